@@ -11,14 +11,12 @@ import grpc
 from streameval import InvalidInputError
 from streameval.v1 import alarm_pb2, stream_pb2
 from streameval_server._batch.decode import parse_message
-from streameval_server._grpc.pages import MAX_PAGE_STREAMS, name_of_token, page_size, page_token
+from streameval_server._grpc.pages import read_page
 from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._model.names import check_stream_name
 from streameval_server._model.stream_settings import refuse_alarms, update_of
 from streameval_server._queries.alarms import alarm_message, status_message
-from streameval_server._security.access import current_access
-from streameval_server._security.tokens import covers
 from streameval_server._state.alarms.alarm_reference import freeze_reference
 
 if TYPE_CHECKING:
@@ -44,21 +42,15 @@ class AlarmMethods:
         runtime = self._runtime
         if request.stream:
             return await self._one(request)
-        size, after = page_size(request.page_size), name_of_token(request.page_token)
-        with runtime.calls.call():
-            await runtime.visible(runtime.durable_revision())
-            streams = current_access().streams
-            found, revision = await runtime.queries.run(
-                ("alarms", request.prefix, after, size, request.open_only, streams),
-                partial(_page, runtime, request, after, size + 1, streams),
-            )
+        read = partial(runtime.list_alarms, prefix=request.prefix, open_only=request.open_only)
+        found, token, revision = await read_page(
+            runtime, request, read, lambda each: (each[0].name, each[0].name)
+        )
         return alarm_pb2.ListAlarmsResponse(
             statuses=[
-                status_message(info, view, open_only=request.open_only)
-                for info, view in found[:size]
-                if covers(current_access().streams, info.name)
+                status_message(info, view, open_only=request.open_only) for info, view in found
             ],
-            next_page_token=page_token(found[size - 1][0].name) if len(found) > size else "",
+            next_page_token=token,
             revision=revision,
         )
 
@@ -139,25 +131,3 @@ class AlarmMethods:
         with runtime.calls.call():
             view = await runtime.answer(("stream", name), lambda: runtime.view(name))
         return view.info, view.alarms, view.revision
-
-
-def _page(
-    runtime: Runtime,
-    request: alarm_pb2.ListAlarmsRequest,
-    after: str,
-    limit: int,
-    streams: tuple[str, ...] | None,
-) -> tuple[Detectors, int]:
-    """Return at most `limit` detectors that a token covers. For query threads. O(streams)."""
-    found: Detectors = []
-    while True:
-        page, revision = runtime.list_alarms(
-            prefix=request.prefix,
-            after=after,
-            limit=MAX_PAGE_STREAMS,
-            open_only=request.open_only,
-        )
-        found += [each for each in page if covers(streams, each[0].name)]
-        if len(found) >= limit or len(page) < MAX_PAGE_STREAMS:
-            return found[:limit], revision
-        after = page[-1][0].name

@@ -14,13 +14,12 @@ import grpc
 from streameval.v1 import pair_pb2
 from streameval_server._batch.decode import parse_message
 from streameval_server._grpc.methods import add_methods
-from streameval_server._grpc.pages import name_of_token, page_size, page_token
+from streameval_server._grpc.pages import read_page
 from streameval_server._model.names import check_stream_name
 from streameval_server._model.pair_settings import check_pair_name, no_pair
 from streameval_server._queries.pair_answer import pair_comparison, pair_series
 from streameval_server._queries.pair_request import parse_comparison, parse_series
 from streameval_server._security.access import current_access
-from streameval_server._security.tokens import covers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     from streameval_server._state.pairs.pair_view import PairView
 
 _SERVICE = pair_pb2.DESCRIPTOR.services_by_name["PairService"]
-_PAGE_PAIRS = 1_000
-"""Pairs that are read at a time, some of which a token may not cover."""
 
 T = TypeVar("T", pair_pb2.GetPairComparisonResponse, pair_pb2.ListPairComparisonsResponse)
 
@@ -106,21 +103,14 @@ class PairService:
         self, request: pair_pb2.ListPairsRequest, _context: Context
     ) -> pair_pb2.ListPairsResponse:
         """Describe a page of the pairs of which the caller's token covers both streams."""
-        runtime, access = self._runtime, current_access()
         if request.stream:
             check_stream_name(request.stream, "stream")
-        size, after = page_size(request.page_size), name_of_token(request.page_token)
-        with runtime.calls.call():
-            await runtime.visible(runtime.durable_revision())
-            streams = access.streams
-            found, revision = await runtime.queries.run(
-                ("pairs", request.stream, after, size, streams),
-                partial(_page, runtime, request.stream, after, size + 1, streams),
-            )
+        read = partial(self._runtime.list_pairs, stream=request.stream)
+        infos, token, revision = await read_page(
+            self._runtime, request, read, lambda info: (info.name, info.a, info.b)
+        )
         return pair_pb2.ListPairsResponse(
-            pairs=[info_message(info) for info in found[:size] if access.covers_pair(info)],
-            next_page_token=page_token(found[size - 1].name) if len(found) > size else "",
-            revision=revision,
+            pairs=map(info_message, infos), next_page_token=token, revision=revision
         )
 
     async def compare(
@@ -183,16 +173,3 @@ def info_message(info: PairInfo) -> pair_pb2.Pair:
     )
     message.create_time.FromMicroseconds(info.create_us)
     return message
-
-
-def _page(
-    runtime: Runtime, stream: str, after: str, limit: int, streams: tuple[str, ...] | None
-) -> tuple[list[PairInfo], int]:
-    """Return at most `limit` pairs that a token covers. For query threads. O(pairs)."""
-    found: list[PairInfo] = []
-    while True:
-        page, revision = runtime.list_pairs(stream=stream, after=after, limit=_PAGE_PAIRS)
-        found += [info for info in page if covers(streams, info.a) and covers(streams, info.b)]
-        if len(found) >= limit or len(page) < _PAGE_PAIRS:
-            return found[:limit], revision
-        after = page[-1].name

@@ -11,17 +11,16 @@ from streameval.v1 import stream_pb2
 from streameval_server._grpc.alarm_methods import AlarmMethods
 from streameval_server._grpc.mark_methods import MarkMethods
 from streameval_server._grpc.methods import add_methods
-from streameval_server._grpc.pages import MAX_PAGE_STREAMS, name_of_token, page_size, page_token
+from streameval_server._grpc.pages import read_page
 from streameval_server._ingest.unary_call import UnaryCall, info_message
 from streameval_server._model.errors import RequestError, no_stream
 from streameval_server._model.names import check_stream_name
 from streameval_server._security.access import current_access
-from streameval_server._security.tokens import Scope, covers
+from streameval_server._security.tokens import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streameval_server._model.stream_info import StreamInfo
     from streameval_server._runtime.runtime import Runtime
 
     ChangeResponse = (
@@ -144,41 +143,10 @@ class StreamService:
         self, request: stream_pb2.ListStreamsRequest, _context: Context
     ) -> stream_pb2.ListStreamsResponse:
         """Describe a page of the streams that the caller's token covers."""
-        runtime = self._runtime
-        size = page_size(request.page_size)
-        after = name_of_token(request.page_token)
-        with runtime.calls.call():
-            await runtime.visible(runtime.durable_revision())
-            streams = current_access().streams
-            while True:
-                infos, revision = await runtime.queries.run(
-                    ("streams", request.prefix, after, size, streams),
-                    partial(_page, runtime, request.prefix, after, size + 1, streams),
-                )
-                # The token may have been narrowed meanwhile: list what it covers now.
-                if current_access().streams == streams:
-                    break
-                streams = current_access().streams
-        return stream_pb2.ListStreamsResponse(
-            streams=[info_message(info) for info in infos[:size]],
-            next_page_token=page_token(infos[size - 1].name) if len(infos) > size else "",
-            revision=revision,
+        read = partial(self._runtime.list_streams, prefix=request.prefix)
+        infos, token, revision = await read_page(
+            self._runtime, request, read, lambda info: (info.name, info.name)
         )
-
-
-def _page(
-    runtime: Runtime, prefix: str, after: str, limit: int, streams: tuple[str, ...] | None
-) -> tuple[list[StreamInfo], int]:
-    """Return at most `limit` streams that a token covers. For query threads.
-
-    O(streams listed): it also reads the streams in between that the token does not cover.
-    """
-    if streams is None:
-        return runtime.list_streams(prefix=prefix, after=after, limit=limit)
-    found: list[StreamInfo] = []
-    while True:
-        infos, revision = runtime.list_streams(prefix=prefix, after=after, limit=MAX_PAGE_STREAMS)
-        found += [info for info in infos if covers(streams, info.name)]
-        if len(found) >= limit or len(infos) < MAX_PAGE_STREAMS:
-            return found[:limit], revision
-        after = infos[-1].name
+        return stream_pb2.ListStreamsResponse(
+            streams=map(info_message, infos), next_page_token=token, revision=revision
+        )
