@@ -16,7 +16,7 @@ from streameval._common.times import EARLIEST_US, LATEST_US, TIME_UNITS, read_ti
 from streameval._common.values import shown
 from streameval._counts.columns import check_score
 from streameval._counts.weight_columns import check_units
-from streameval.cli._file_values import FileError, FileRowError, Reason
+from streameval.cli._file_values import FileError, FileRowError, RowFault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +36,7 @@ class Origin(NamedTuple):
     path: Path
     numbers: npt.NDArray[np.int64]
 
-    def row_error(self, index: int, reason: Reason, what: str) -> FileRowError:
+    def row_error(self, index: int, reason: RowFault, what: str) -> FileRowError:
         """Return the error of the row at an index."""
         return FileRowError(
             self.path, int(self.numbers[index]), what, reason=reason, index=int(index)
@@ -53,7 +53,7 @@ class _Wanted(NamedTuple):
 
     name: str
     values: str
-    reason: Reason
+    reason: RowFault
 
 
 class LabelReader:
@@ -71,7 +71,7 @@ class LabelReader:
 
     def read(self, column: pa.Array, place: Origin) -> npt.NDArray[np.bool_]:
         """Return whether each label is positive. O(n + distinct labels)."""
-        _refuse_missing(column, "label", Reason.LABEL, place)
+        _refuse_missing(column, "label", RowFault.LABEL, place)
         try:
             encoded = column.dictionary_encode()
         except pa.ArrowNotImplementedError:
@@ -86,7 +86,7 @@ class LabelReader:
                 )
             except InvalidInputError as error:
                 bad = int(np.argmax(codes == code))
-                raise place.row_error(bad, Reason.LABEL, str(error)) from None
+                raise place.row_error(bad, RowFault.LABEL, str(error)) from None
         return is_positive[codes]
 
 
@@ -94,17 +94,17 @@ def read_scores(column: pa.Array, place: Origin, decimal: str = ".") -> npt.NDAr
     """Return finite numbers."""
     if pa.types.is_boolean(column.type):
         raise place.column_error("score is a boolean; is this the label column?")
-    scores = _read_numbers(column, "score", Reason.SCORE, place, decimal)
+    scores = _read_numbers(column, "score", RowFault.SCORE, place, decimal)
     for index in () if pa.types.is_floating(column.type) else _large(scores):
         value = column[index].as_py()
         try:
             check_score(int(value) if _INTEGER.fullmatch(str(value)) else scores[index])
         except InvalidInputError as error:
-            raise place.row_error(index, Reason.SCORE, str(error)) from None
+            raise place.row_error(index, RowFault.SCORE, str(error)) from None
     finite = np.isfinite(scores)
     if not finite.all():
         bad = int(np.argmin(finite))
-        raise place.row_error(bad, Reason.SCORE, f"score must be finite, got {scores[bad]}")
+        raise place.row_error(bad, RowFault.SCORE, f"score must be finite, got {scores[bad]}")
     return scores
 
 
@@ -127,7 +127,7 @@ def read_weighting(
     def read(name: str | None) -> npt.NDArray[np.float64] | None:
         if name is None:
             return None
-        return _read_numbers(columns[name], name, Reason.WEIGHT, place, decimal)
+        return _read_numbers(columns[name], name, RowFault.WEIGHT, place, decimal)
 
     weights, probabilities = read(weight), read(label_probability)
     if weights is not None or probabilities is not None:
@@ -137,12 +137,12 @@ def read_weighting(
             if error.index is None:
                 raise
             what = str(error).replace(f" at index {error.index}", "")
-            raise place.row_error(error.index, Reason.WEIGHT, what) from None
+            raise place.row_error(error.index, RowFault.WEIGHT, what) from None
     return {"weights": weights, "label_probability": probabilities}
 
 
 def _read_numbers(
-    column: pa.Array, name: str, reason: Reason, place: Origin, decimal: str
+    column: pa.Array, name: str, reason: RowFault, place: Origin, decimal: str
 ) -> npt.NDArray[np.float64]:
     """Return a column's numbers; text may have blanks around, and has one decimal sign."""
     wanted, shown = _Wanted(name, "a number", reason), column
@@ -167,8 +167,8 @@ def _read_numbers(
 def read_ids(column: pa.Array, place: Origin) -> list[str]:
     """Return ids as text: each number as `id_of` reads it."""
     if _is_text(column) or pa.types.is_integer(column.type):
-        return read_text(column, "id", Reason.ID, place)
-    _refuse_missing(column, "id", Reason.ID, place)
+        return read_text(column, "id", RowFault.ID, place)
+    _refuse_missing(column, "id", RowFault.ID, place)
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     # Floats keep their width, by which `id_of` knows what they may stand for.
@@ -181,9 +181,9 @@ def read_ids(column: pa.Array, place: Origin) -> list[str]:
         except UnicodeDecodeError:
             what = f"id must be text in UTF-8, got {shown(value)}"
             message = f"{what}: write it as text, for instance in hexadecimal"
-            raise place.row_error(index, Reason.ID, message) from None
+            raise place.row_error(index, RowFault.ID, message) from None
         except (InvalidInputError, TypeError) as error:
-            raise place.row_error(index, Reason.ID, str(error)) from None
+            raise place.row_error(index, RowFault.ID, str(error)) from None
     return ids
 
 
@@ -191,12 +191,12 @@ def read_clusters(column: pa.Array, place: Origin) -> list[str]:
     """Return the keys of clusters as text."""
     if not pa.types.is_integer(column.type) and not _is_text(column):
         raise place.column_error(f"cluster is a {column.type}, not text or an integer")
-    return read_text(column, "cluster", Reason.CLUSTER, place)
+    return read_text(column, "cluster", RowFault.CLUSTER, place)
 
 
 def read_times(column: pa.Array, place: Origin, name: str, unit: str) -> npt.NDArray[np.datetime64]:
     """Return times as `read_time_us` reads each of them; O(n), and faster for usual columns."""
-    _refuse_missing(column, name, Reason.TIME, place)
+    _refuse_missing(column, name, RowFault.TIME, place)
     if pa.types.is_duration(column.type) or pa.types.is_time(column.type):
         raise place.column_error(f"{name} is a {column.type}, not a date or a date with a time")
     if _is_text(column):
@@ -207,7 +207,7 @@ def read_times(column: pa.Array, place: Origin, name: str, unit: str) -> npt.NDA
         try:
             times_us[index] = read_time_us(_plain(value), unit, name, option="--time-unit {}")
         except ValueError as error:
-            raise place.row_error(int(index), Reason.TIME, str(error)) from None
+            raise place.row_error(int(index), RowFault.TIME, str(error)) from None
     return times_us.astype("datetime64[us]")
 
 
@@ -258,7 +258,7 @@ def _is_text(column: pa.Array) -> bool:
     )
 
 
-def read_text(column: pa.Array, name: str, reason: Reason, place: Origin) -> list[str]:
+def read_text(column: pa.Array, name: str, reason: RowFault, place: Origin) -> list[str]:
     """Return text."""
     values: list[str] = _cast(column, pa.string(), _Wanted(name, "text", reason), place).to_pylist()
     return values
@@ -266,7 +266,7 @@ def read_text(column: pa.Array, name: str, reason: Reason, place: Origin) -> lis
 
 def read_groups(column: pa.Array, name: str, place: Origin) -> list[str | None]:
     """Read values to group by; a missing one is None, as is an empty text."""
-    wanted = _Wanted(name, "text", Reason.SEGMENT)
+    wanted = _Wanted(name, "text", RowFault.SEGMENT)
     values = iter(_cast(column.drop_null(), pa.string(), wanted, place).to_pylist())
     present = column.is_valid().to_pylist()
     return [(next(values) or None) if there else None for there in present]
@@ -306,7 +306,7 @@ def _first_bad(column: pa.Array, to: pa.DataType) -> int:
     return start
 
 
-def _refuse_missing(column: pa.Array, name: str, reason: Reason, place: Origin) -> None:
+def _refuse_missing(column: pa.Array, name: str, reason: RowFault, place: Origin) -> None:
     if column.null_count:
         index = int(pc.index(pc.is_null(column), True).as_py())
         raise place.row_error(index, reason, f"{name} is missing")

@@ -27,7 +27,7 @@ class FileError(StreamEvalError):
         self.remedy = remedy
 
 
-class Reason(enum.Enum):
+class RowFault(enum.Enum):
     """Why a row is not counted: of `streameval.payloads.Reason`, what rows of files can have."""
 
     SCORE = "score"
@@ -51,12 +51,12 @@ class FileRowError(FileError):
     ----------
     index : int
         Its place among the rows that were read together, from 0.
-    reason : Reason
+    reason : RowFault
     what : str
         The message without the file and the row.
     """
 
-    def __init__(self, path: Path, row: int, what: str, *, reason: Reason, index: int) -> None:
+    def __init__(self, path: Path, row: int, what: str, *, reason: RowFault, index: int) -> None:
         super().__init__(f"{path}: row {row}: {what}")
         self.index = index
         self.reason = reason

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from streameval.cli._columns import Origin
 from streameval.cli._directory import files_of
-from streameval.cli._file_values import FileRowError, Reason
+from streameval.cli._file_values import FileRowError, RowFault
 from streameval.cli._rows import column_readers, interpret
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class BadRow(NamedTuple):
     path : Path
     number : int
         In the file, from 1.
-    reason : Reason
+    reason : RowFault
     what : str
         What is wrong, with the value.
     values : dict of str to object
@@ -46,7 +46,7 @@ class BadRow(NamedTuple):
 
     path: Path
     number: int
-    reason: Reason
+    reason: RowFault
     what: str
     values: dict[str, object]
 
@@ -174,7 +174,7 @@ def _bad_rows(count: int, check: Check) -> Iterator[tuple[int, FileRowError]]:
 
 def _without_columns(path: Path, row: UnreadableRow) -> BadRow:
     text = row.text.decode("utf-8", errors="replace")
-    return BadRow(path, row.number, Reason.UNREADABLE, row.what, {"streameval_text": text})
+    return BadRow(path, row.number, RowFault.UNREADABLE, row.what, {"streameval_text": text})
 
 
 def _plain(value: pa.Scalar) -> object:

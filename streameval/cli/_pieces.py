@@ -16,7 +16,7 @@ import numpy as np
 
 from streameval._common.errors import InvalidInputError
 from streameval.cli._columns import Origin
-from streameval.cli._file_values import Reason
+from streameval.cli._file_values import RowFault
 from streameval.cli._good_rows import read_good_rows
 from streameval.cli._rows import read_rows
 from streameval.client._buffer.buffer import Buffer
@@ -36,14 +36,14 @@ PIECE_ROWS = 16_384
 PIECE_BYTES = 1 << 20
 
 _FIELD_REASONS = {
-    "score": Reason.SCORE,
-    "label_prob": Reason.WEIGHT,
-    "label": Reason.LABEL,
-    "id": Reason.ID,
-    "at": Reason.TIME,
-    "weight": Reason.WEIGHT,
-    "cluster": Reason.CLUSTER,
-    "segment": Reason.SEGMENT,
+    "score": RowFault.SCORE,
+    "label_prob": RowFault.WEIGHT,
+    "label": RowFault.LABEL,
+    "id": RowFault.ID,
+    "at": RowFault.TIME,
+    "weight": RowFault.WEIGHT,
+    "cluster": RowFault.CLUSTER,
+    "segment": RowFault.SEGMENT,
 }
 """By what the field of a verb's error begins with."""
 
@@ -218,7 +218,7 @@ class _RowChecks(CaseVerbs, IdVerbs):
         return result
 
 
-def _reason(field: str) -> Reason:
+def _reason(field: str) -> RowFault:
     """Return the reason of a row, by the argument of a verb that refuses it."""
     return next(reason for name, reason in _FIELD_REASONS.items() if field.startswith(name))
 

@@ -21,7 +21,7 @@ import numpy as np
 from streameval._common.atomic_file import write_atomically
 from streameval._common.errors import StreamEvalError
 from streameval.cli._columns import Origin
-from streameval.cli._file_values import Reason
+from streameval.cli._file_values import RowFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -51,16 +51,16 @@ class RejectedRows:
 
     Attributes
     ----------
-    counts : Counter of Reason
-    first : dict of Reason to str
+    counts : Counter of RowFault
+    first : dict of RowFault to str
         The first row of each reason, and what is wrong with it.
     """
 
     def __init__(
         self, write: Callable[[str], object], latest: np.datetime64, earlier: frozenset[Row]
     ) -> None:
-        self.counts: Counter[Reason] = Counter()
-        self.first: dict[Reason, str] = {}
+        self.counts: Counter[RowFault] = Counter()
+        self.first: dict[RowFault, str] = {}
         self._write = write
         self._latest = latest
         self._earlier = earlier
@@ -89,7 +89,7 @@ class RejectedRows:
         if is_late.any():
             index = int(np.argmax(is_late))
             what = f"event time must not lie in the future, got {rows.times[index]}Z"
-            raise Origin(rows.path, rows.numbers).row_error(index, Reason.STORE, what)
+            raise Origin(rows.path, rows.numbers).row_error(index, RowFault.STORE, what)
 
 
 class RejectsFile:
@@ -145,7 +145,7 @@ def _earlier(path: Path) -> frozenset[Row]:
         with path.open(encoding="utf-8") as lines:
             for line in lines:
                 row = json.loads(line)
-                if row["streameval_reason"] == Reason.STORE.value:
+                if row["streameval_reason"] == RowFault.STORE.value:
                     found.add((str(row["streameval_file"]), int(row["streameval_row"])))
     except (ValueError, KeyError, TypeError):
         raise StreamEvalError(

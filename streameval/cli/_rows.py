@@ -25,7 +25,7 @@ from streameval.cli._columns import (
     read_weighting,
 )
 from streameval.cli._directory import files_of
-from streameval.cli._file_values import Reason
+from streameval.cli._file_values import RowFault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -200,7 +200,7 @@ def column_readers(layout: FileColumns) -> list[ColumnReader]:
     def read_all_segments(columns: Mapping[str, pa.Array], place: Origin) -> dict[str, Any]:
         keys = layout.segments
         return {
-            "segments": {key: read_text(columns[key], key, Reason.SEGMENT, place) for key in keys}
+            "segments": {key: read_text(columns[key], key, RowFault.SEGMENT, place) for key in keys}
         }
 
     def read_all_clusters(columns: Mapping[str, pa.Array], place: Origin) -> dict[str, Any]:

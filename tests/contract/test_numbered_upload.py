@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from streameval.client import Client, ClientError, FencedError
-from streameval.client._buffer.columns import CaseRows
+from streameval.client._buffer.columns import BufferedCases
 from streameval.client._delivery import numbered_upload
 from streameval.client._delivery.numbered_upload import NumberedUpload
 from streameval.client._wire.transport import Transport
@@ -29,7 +29,7 @@ ROWS = 10
 def batch(sequence: int, score: float | None = None) -> ingest_pb2.Batch:
     """Return the batch of a sequence: ten positives at its score."""
     scores = np.full(ROWS, sequence if score is None else score, dtype=np.float64)
-    return CaseRows(STREAM, np.ones(ROWS, dtype=np.bool_), scores).batch(sequence)
+    return BufferedCases(STREAM, np.ones(ROWS, dtype=np.bool_), scores).batch(sequence)
 
 
 def counts(address: str) -> dict[float, int]:

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from streameval.client._buffer.columns import CaseRows
+from streameval.client._buffer.columns import BufferedCases
 from streameval.client._delivery import batch_size
 from streameval.client._delivery.sender import Phase, Sender
 from streameval.client._errors import error_for
@@ -63,7 +63,7 @@ class SenderMachine(RuleBasedStateMachine):
     def _put(self, scores: list[float]) -> None:
         self.given += scores
         array = np.array(scores)
-        self.sender.put([CaseRows("s", array > 0, array)])
+        self.sender.put([BufferedCases("s", array > 0, array)])
 
     @rule(size=st.integers(1, 11))
     def put(self, size: int) -> None:

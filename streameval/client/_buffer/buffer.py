@@ -32,7 +32,7 @@ from streameval.client._errors import ClosedError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streameval.client._buffer.columns import CaseRows, MissRows, Rows
+    from streameval.client._buffer.columns import BufferedCases, BufferedMisses, Rows
     from streameval.client._buffer.id_columns import IdRows
     from streameval.client._buffer.runs import Sampling
     from streameval.client._buffer.segments import SegmentSet
@@ -185,9 +185,9 @@ class Buffer:
             if self.accepted >= self.wake_at:
                 self._wake()
 
-    def add_rows(self, stream: StreamBuffer, rows: CaseRows | IdRows | MissRows) -> None:
+    def add_rows(self, stream: StreamBuffer, rows: BufferedCases | IdRows | BufferedMisses) -> None:
         """Append checked rows as far as there is room for them. O(1)."""
-        rest: CaseRows | IdRows | MissRows | None = rows
+        rest: BufferedCases | IdRows | BufferedMisses | None = rows
         with self.lock:
             while rest is not None and rest.size:
                 if self.accepted >= self.limit and not self._make_room(rest.size):

@@ -11,7 +11,7 @@ from streameval._common.keywords import MISSING, keywords_error, reports_keyword
 from streameval._counts.columns import check_columns, check_count, check_label, check_score
 from streameval._time.times import to_us
 from streameval.client._buffer.checks import check_segment_set, check_segments
-from streameval.client._buffer.columns import CaseRows, MissRows
+from streameval.client._buffer.columns import BufferedCases, BufferedMisses
 from streameval.client._buffer.sampling import check_row_sampling, check_sampling_columns
 from streameval.client._buffer.verbs import RowVerbs, copy_if_shared
 
@@ -165,11 +165,11 @@ class CaseVerbs(RowVerbs):
             for column in (repeats, units):
                 if column is not None:
                     is_counted &= column > 0
-            rows = CaseRows(
+            rows = BufferedCases(
                 self.name, positives, values, repeats, times, slices, units, checksums
             ).take(np.flatnonzero(is_counted))
         else:
-            rows = CaseRows(
+            rows = BufferedCases(
                 self.name,
                 copy_if_shared(positives, labels),
                 copy_if_shared(values, scores),
@@ -240,5 +240,5 @@ class CaseVerbs(RowVerbs):
         pairs = check_segments(segments) if segments else ()
         time_us = self._stream_buffer.stamps.now() if at is None else to_us(at)
         if positives or negatives:
-            rows = MissRows(self.name, positives, negatives, 1, time_us, pairs)
+            rows = BufferedMisses(self.name, positives, negatives, 1, time_us, pairs)
             self._buffer.add_rows(self._stream_buffer, rows)

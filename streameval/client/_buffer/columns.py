@@ -196,7 +196,7 @@ def join_times(times: list[Times], sizes: list[int]) -> Times:
 
 
 @dataclass(frozen=True, eq=False)
-class CaseRows(Columns):
+class BufferedCases(Columns):
     """Scored references.
 
     Attributes
@@ -241,7 +241,7 @@ class CaseRows(Columns):
 
 
 @dataclass(frozen=True, slots=True)
-class MissRows:
+class BufferedMisses:
     """References that were never scored.
 
     Attributes
@@ -266,19 +266,19 @@ class MissRows:
         """An upper bound of the encoded size as a batch."""
         return MAX_ENVELOPE_BYTES + sum(16 + 4 * len(k) + 4 * len(v) for k, v in self.segments)
 
-    def cut(self, rows: int) -> tuple[MissRows, None]:  # noqa: ARG002 - a protocol's signature
+    def cut(self, rows: int) -> tuple[BufferedMisses, None]:  # noqa: ARG002 - a protocol's signature
         """Return itself: it is one row on the wire."""
         return self, None
 
-    def chunks(self, rows: int) -> Iterator[MissRows]:  # noqa: ARG002 - a protocol's signature
+    def chunks(self, rows: int) -> Iterator[BufferedMisses]:  # noqa: ARG002 - a protocol's signature
         """Yield itself: it is one row on the wire."""
         yield self
 
-    def split(self, max_rows: int, max_bytes: int) -> tuple[MissRows, None]:  # noqa: ARG002 - a protocol's signature
+    def split(self, max_rows: int, max_bytes: int) -> tuple[BufferedMisses, None]:  # noqa: ARG002 - a protocol's signature
         """Return itself: it is one row on the wire."""
         return self, None
 
-    def __add__(self, other: MissRows) -> MissRows:
+    def __add__(self, other: BufferedMisses) -> BufferedMisses:
         return replace(
             self,
             positives=self.positives + other.positives,
@@ -294,11 +294,11 @@ class MissRows:
         return ingest_pb2.Batch(sequence=sequence, stream=self.stream, misses=misses)
 
 
-Rows = Columns | MissRows
+Rows = Columns | BufferedMisses
 """Rows of one kind for one stream. Immutable."""
 
 
-def coalesce_cases(pieces: Sequence[CaseRows | MissRows]) -> Sequence[Rows]:
+def coalesce_cases(pieces: Sequence[BufferedCases | BufferedMisses]) -> Sequence[Rows]:
     """Return cases and misses as few pieces; their order does not matter. O(rows).
 
     Cases with counts are not joined: the sum of the counts could exceed the limit of a
@@ -306,11 +306,11 @@ def coalesce_cases(pieces: Sequence[CaseRows | MissRows]) -> Sequence[Rows]:
     """
     if len(pieces) < 2:
         return pieces
-    plain: dict[tuple[bool, ...], list[CaseRows]] = {}
-    misses: dict[tuple[object, ...], MissRows] = {}
+    plain: dict[tuple[bool, ...], list[BufferedCases]] = {}
+    misses: dict[tuple[object, ...], BufferedMisses] = {}
     rows: list[Rows] = []
     for piece in pieces:
-        if isinstance(piece, MissRows):
+        if isinstance(piece, BufferedMisses):
             key = (piece.times, piece.segments)
             previous = misses.get(key)
             both = piece if previous is None else previous + piece

@@ -44,7 +44,7 @@ class IdRows(Columns):
 
 
 @dataclass(frozen=True, eq=False)
-class PredictionRows(IdRows):
+class BufferedPredictions(IdRows):
     """Scores by id; the labels come later.
 
     Attributes
@@ -75,7 +75,7 @@ class PredictionRows(IdRows):
 
 
 @dataclass(frozen=True, eq=False)
-class LabelRows(IdRows):
+class BufferedLabels(IdRows):
     """Labels by id.
 
     Attributes
@@ -105,7 +105,7 @@ class LabelRows(IdRows):
 
 
 @dataclass(frozen=True, eq=False)
-class RetractionRows(IdRows):
+class BufferedRetractions(IdRows):
     """Ids that should no longer count.
 
     Attributes
@@ -135,9 +135,9 @@ def label_rank(*, timed: bool, scored: bool, weighted: bool = False) -> int:
 
 def rank_of(rows: IdRows) -> int:
     """Return the rank of rows in a phase; rows of equal rank can be joined."""
-    if isinstance(rows, PredictionRows):
+    if isinstance(rows, BufferedPredictions):
         return PREDICTION if rows.clusters is None else CLUSTERED_PREDICTION
-    if isinstance(rows, LabelRows):
+    if isinstance(rows, BufferedLabels):
         return label_rank(
             timed=rows.times is not None,
             scored=rows.scores is not None,

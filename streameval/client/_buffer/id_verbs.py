@@ -16,7 +16,11 @@ from streameval._counts.columns import (
 )
 from streameval._time.times import to_us
 from streameval.client._buffer.checks import check_id, check_ids, check_segment_set
-from streameval.client._buffer.id_columns import LabelRows, PredictionRows, RetractionRows
+from streameval.client._buffer.id_columns import (
+    BufferedLabels,
+    BufferedPredictions,
+    BufferedRetractions,
+)
 from streameval.client._buffer.runs import (
     CLUSTERED_PREDICTION_CODE,
     PREDICTION_CODE,
@@ -236,7 +240,7 @@ class IdVerbs(RowVerbs):
         _, checksums = check_sampling_columns(
             None, None, clusters, size=len(names), counts=None, like="ids"
         )
-        rows = PredictionRows(
+        rows = BufferedPredictions(
             self.name, names, copy_if_shared(values, scores), times, slices, checksums
         )
         self._buffer.add_rows(self._stream_buffer, rows)
@@ -296,7 +300,9 @@ class IdVerbs(RowVerbs):
         units, _ = check_sampling_columns(
             weights, label_probability, None, size=len(names), counts=None, like="ids"
         )
-        rows = LabelRows(self.name, names, copy_if_shared(positives, labels), times, values, units)
+        rows = BufferedLabels(
+            self.name, names, copy_if_shared(positives, labels), times, values, units
+        )
         self._buffer.add_rows(self._stream_buffer, rows)
 
     @by_keyword
@@ -315,4 +321,4 @@ class IdVerbs(RowVerbs):
         ClosedError
             When the client is closed.
         """
-        self._buffer.add_rows(self._stream_buffer, RetractionRows(self.name, check_ids(ids)))
+        self._buffer.add_rows(self._stream_buffer, BufferedRetractions(self.name, check_ids(ids)))

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from streameval.client._buffer.columns import CaseRows
+from streameval.client._buffer.columns import BufferedCases
 from streameval.client._buffer.id_columns import (
     CLUSTERED_PREDICTION,
     LABEL,
     PREDICTION,
     RETRACTION,
-    LabelRows,
-    PredictionRows,
-    RetractionRows,
+    BufferedLabels,
+    BufferedPredictions,
+    BufferedRetractions,
     label_rank,
     phases,
 )
@@ -143,11 +143,13 @@ class CaseRun(RowRun):
         self.sets: list[SegmentSet] = []
         self.values = bytearray()
 
-    def columns(self, stream: str) -> CaseRows:
+    def columns(self, stream: str) -> BufferedCases:
         """Return the cases as columns. O(rows); the run must not change afterwards."""
         scores, codes = self._columns()
         segments = segments_of_sets(self.sets)
-        rows = CaseRows(stream, codes.view(np.bool_), scores, None, self._all_times(), segments)
+        rows = BufferedCases(
+            stream, codes.view(np.bool_), scores, None, self._all_times(), segments
+        )
         if self._sampling is None:
             return rows
         values = np.frombuffer(self.values, "<i8")
@@ -200,13 +202,13 @@ class IdRun(RowRun):
     def _all_rows(self, stream: str, rank: int, positives: BoolArray, scores: FloatArray) -> IdRows:
         """Return all rows as if they had one rank. O(rows)."""
         if rank == RETRACTION:
-            return RetractionRows(stream, self.ids)
+            return BufferedRetractions(stream, self.ids)
         times, values = self._all_times(), self._all_values()
         if rank in (PREDICTION, CLUSTERED_PREDICTION):
             clusters = None if rank == PREDICTION else values.astype(np.uint32)
-            return PredictionRows(stream, self.ids, scores, times, self._segments(), clusters)
+            return BufferedPredictions(stream, self.ids, scores, times, self._segments(), clusters)
         timed, scored, weighted = ((rank - LABEL) & bit for bit in (1, 2, 4))
-        return LabelRows(
+        return BufferedLabels(
             stream,
             self.ids,
             positives,

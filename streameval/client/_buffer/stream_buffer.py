@@ -12,7 +12,7 @@ from streameval.client._buffer.runs import CaseRun, IdRun, Stamps
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streameval.client._buffer.columns import CaseRows, MissRows, Rows
+    from streameval.client._buffer.columns import BufferedCases, BufferedMisses, Rows
     from streameval.client._buffer.runs import Sampling
 
 
@@ -30,7 +30,7 @@ class StreamBuffer:
         Those with a weight or a cluster, with and without segments.
     ids : IdRun
         Rows by id that were added one at a time.
-    case_pieces : list of CaseRows or MissRows
+    case_pieces : list of BufferedCases or BufferedMisses
         Cases and misses that were added as columns.
     id_pieces : list of IdRows or IdRun
         Rows by id that were added before those in `ids`, in order.
@@ -56,7 +56,7 @@ class StreamBuffer:
         """Drop all rows."""
         self.cases, self.segmented_cases, self.ids = CaseRun(), CaseRun(), IdRun()
         self.sampled_cases: dict[tuple[Sampling, bool], CaseRun] = {}
-        self.case_pieces: list[CaseRows | MissRows] = []
+        self.case_pieces: list[BufferedCases | BufferedMisses] = []
         self.id_pieces: list[IdRows | IdRun] = []
 
     def drain(self) -> StreamBuffer | None:
@@ -88,7 +88,7 @@ class StreamBuffer:
             run = self.sampled_cases[key] = CaseRun(sampling)
         return run
 
-    def append(self, rows: CaseRows | IdRows | MissRows) -> None:
+    def append(self, rows: BufferedCases | IdRows | BufferedMisses) -> None:
         """Append columns."""
         if isinstance(rows, IdRows):
             self.close_id_run()

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from streameval.cli import _csv, _files, _ndjson
-from streameval.cli._file_values import Reason
+from streameval.cli._file_values import RowFault
 from streameval.cli._good_rows import BadRow, read_good_rows
 from streameval.cli._pieces import read_pieces
 from streameval.cli._rejects import RejectsFile
@@ -62,7 +62,7 @@ def test_pieces_are_those_of_the_good_rows(
         assert (found[0].first_row, found[-1].last_row) == (numbers[0], numbers[-1])
     rows_of = [row["streameval_row"] for row in rejected(tmp_path / "rejects.ndjson")]
     assert rows_of == list(np.flatnonzero(bad) + 1)
-    assert first.counts[Reason.SCORE] == bad.sum()
+    assert first.counts[RowFault.SCORE] == bad.sum()
 
 
 def test_every_row_is_good_or_bad_by_itself(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from streameval.cli import _output
-from streameval.cli._file_values import Reason
+from streameval.cli._file_values import RowFault
 from streameval.client import Client
 
 from ....commands import refusal, run
@@ -213,4 +213,4 @@ def test_reasons_are_those_of_payloads() -> None:
     """One word for one reason, in the file, in answers of the intake and in dead letters."""
     payloads = pytest.importorskip("streameval.payloads", reason="needs the extra payloads")
     names = {each.value for each in payloads.Reason} | {"store"}
-    assert {each.value for each in Reason} <= names
+    assert {each.value for each in RowFault} <= names

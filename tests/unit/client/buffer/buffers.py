@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from streameval.client._buffer.buffer import Buffer
 from streameval.client._buffer.case_verbs import CaseVerbs
-from streameval.client._buffer.columns import CaseRows
-from streameval.client._buffer.id_columns import PredictionRows
+from streameval.client._buffer.columns import BufferedCases
+from streameval.client._buffer.id_columns import BufferedPredictions
 from streameval.client._buffer.id_verbs import IdVerbs
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ def taken(box: Buffer) -> tuple[list[tuple[float, bool]], list[str]]:
     """Drain the buffer; return the cases and the ids of predictions, in order."""
     cases, ids = [], []
     for rows in box.take():
-        if isinstance(rows, PredictionRows):
+        if isinstance(rows, BufferedPredictions):
             ids += rows.ids
-        elif isinstance(rows, CaseRows):
+        elif isinstance(rows, BufferedCases):
             cases += zip(rows.scores.tolist(), rows.positives.tolist(), strict=True)
     return cases, ids

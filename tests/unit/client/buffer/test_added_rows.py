@@ -15,8 +15,12 @@ import pytest
 
 from streameval.client import ClosedError
 from streameval.client._buffer import clock
-from streameval.client._buffer.columns import CaseRows
-from streameval.client._buffer.id_columns import LabelRows, PredictionRows, RetractionRows
+from streameval.client._buffer.columns import BufferedCases
+from streameval.client._buffer.id_columns import (
+    BufferedLabels,
+    BufferedPredictions,
+    BufferedRetractions,
+)
 
 from .buffers import Verbs, buffer, taken
 
@@ -115,7 +119,10 @@ def test_a_label_comes_after_the_prediction_that_was_logged_before_it() -> None:
         (type(rows), id_) for rows in box.take() if hasattr(rows, "ids") for id_ in rows.ids
     ]
     for id_ in "ab":
-        assert [kind for kind, found in seen if found == id_] == [PredictionRows, LabelRows]
+        assert [kind for kind, found in seen if found == id_] == [
+            BufferedPredictions,
+            BufferedLabels,
+        ]
 
 
 def test_a_forked_child_starts_with_nothing() -> None:
@@ -195,7 +202,7 @@ def test_dated_rows_come_after_earlier_rows_of_the_id() -> None:
     stream.retract("a")
     stream.log("a", 0.5, at=NOON)
     kinds = [type(rows) for rows in box.take() if "a" in getattr(rows, "ids", ())]
-    assert kinds == [RetractionRows, PredictionRows]
+    assert kinds == [BufferedRetractions, BufferedPredictions]
 
 
 @pytest.mark.parametrize("closed", [True, False])
@@ -253,10 +260,10 @@ def add_numbered(stream: Verbs, number: int) -> None:
     stream.log(str(number), float(number), at=NOON, segments=own)
 
 
-def check_numbered(rows: CaseRows | PredictionRows) -> None:
+def check_numbered(rows: BufferedCases | BufferedPredictions) -> None:
     """Check that each row has the columns with which `add_numbered` has added it."""
     numbers = rows.scores.astype(int)
-    if isinstance(rows, CaseRows):
+    if isinstance(rows, BufferedCases):
         assert (rows.positives == (numbers % 3 == 0)).all()
         assert rows.units is None or (rows.units == (1 + numbers % 5) << 16).all()
     else:
@@ -265,7 +272,7 @@ def check_numbered(rows: CaseRows | PredictionRows) -> None:
         found = np.array(column.values)[column.codes]
         is_dated = found != ""
         assert (found[is_dated] == (numbers % 7).astype(str)[is_dated]).all()
-        if isinstance(rows, PredictionRows):
+        if isinstance(rows, BufferedPredictions):
             assert (is_dated == (rows.times == NOON_US)).all()
 
 

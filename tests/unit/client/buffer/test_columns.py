@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streameval.client._buffer.buffer import Buffer
-from streameval.client._buffer.columns import CaseRows, MissRows, Rows, coalesce_cases
-from streameval.client._buffer.id_columns import PredictionRows
+from streameval.client._buffer.columns import BufferedCases, BufferedMisses, Rows, coalesce_cases
+from streameval.client._buffer.id_columns import BufferedPredictions
 from streameval_server._batch.decode import decode
 from streameval_server._model.limits import Limits
 
@@ -37,7 +37,7 @@ def test_cases_arrive_as_they_were(
 ) -> None:
     """The server decodes equal labels, scores and counts from batches within its limits."""
     labels, scores, counts = (np.array(column) for column in zip(*cases))
-    rows = CaseRows("s", labels, scores, counts if counted else None)
+    rows = BufferedCases("s", labels, scores, counts if counted else None)
     limits = Limits(max_batch_rows=max_rows, max_batch_bytes=max_bytes)
     decoded = []
     for sequence, piece in enumerate(all_batches(rows, max_rows, max_bytes), 1):
@@ -54,7 +54,7 @@ def test_cases_arrive_as_they_were(
 
 def test_misses_arrive_as_they_were() -> None:
     """Misses are one row and cannot be split."""
-    rows = MissRows("s", 3, 4)
+    rows = BufferedMisses("s", 3, 4)
     assert rows.split(1, 1) == (rows, None)
     decoded = decode(rows.batch(1), 10, 0, Limits())
     assert (decoded.positives, decoded.negatives) == (3, 4)
@@ -62,24 +62,31 @@ def test_misses_arrive_as_they_were() -> None:
 
 def test_rows_join_where_that_changes_nothing() -> None:
     """Plain cases are joined, and so are misses; counted cases and huge misses are not."""
-    plain = CaseRows("s", np.array([True]), np.array([1.0]))
-    counted = CaseRows("s", np.array([True]), np.array([1.0]), np.array([2**61]))
-    huge = MissRows("s", 2**61, 0)
+    plain = BufferedCases("s", np.array([True]), np.array([1.0]))
+    counted = BufferedCases("s", np.array([True]), np.array([1.0]), np.array([2**61]))
+    huge = BufferedMisses("s", 2**61, 0)
     assert coalesce_cases([plain]) == [plain]
     pieces = coalesce_cases(
-        [plain, MissRows("s", 1, 0), counted, plain, MissRows("s", 0, 2), counted]
+        [plain, BufferedMisses("s", 1, 0), counted, plain, BufferedMisses("s", 0, 2), counted]
     )
     assert sum(piece.size for piece in pieces) == 6
     assert [piece for piece in pieces if piece is counted] == [counted, counted]
-    assert MissRows("s", 1, 2, size=2) in pieces
-    assert max(piece.size for piece in pieces if isinstance(piece, CaseRows)) == 2
-    assert coalesce_cases([huge, huge, MissRows("s", 1, 1)]) == [
+    assert BufferedMisses("s", 1, 2, size=2) in pieces
+    assert max(piece.size for piece in pieces if isinstance(piece, BufferedCases)) == 2
+    assert coalesce_cases([huge, huge, BufferedMisses("s", 1, 1)]) == [
         huge,
-        MissRows("s", 2**61, 0),
-        MissRows("s", 1, 1),
+        BufferedMisses("s", 2**61, 0),
+        BufferedMisses("s", 1, 1),
     ]
-    apart = [MissRows("s", 1, 0, 1, 5), MissRows("s", 1, 0, 1, 6), MissRows("s", 1, 0, 1, 5)]
-    assert coalesce_cases(apart) == [MissRows("s", 2, 0, 2, 5), MissRows("s", 1, 0, 1, 6)]
+    apart = [
+        BufferedMisses("s", 1, 0, 1, 5),
+        BufferedMisses("s", 1, 0, 1, 6),
+        BufferedMisses("s", 1, 0, 1, 5),
+    ]
+    assert coalesce_cases(apart) == [
+        BufferedMisses("s", 2, 0, 2, 5),
+        BufferedMisses("s", 1, 0, 1, 6),
+    ]
 
 
 def buffer(capacity: int = 100, starts: list[int] | None = None) -> Buffer:
@@ -104,11 +111,11 @@ def test_a_buffer_is_drained_at_once() -> None:
     box.add_case(stream, True, 1.0)
     box.add_case(stream, False, 2.0)
     box.add_rows(
-        stream, CaseRows("a", np.array([True]), np.array([3.0]), None, stream.stamps.now())
+        stream, BufferedCases("a", np.array([True]), np.array([3.0]), None, stream.stamps.now())
     )
     assert starts == [1]
     (cases,) = box.take()
-    assert isinstance(cases, CaseRows)
+    assert isinstance(cases, BufferedCases)
     assert sorted(zip(cases.scores, cases.positives)) == [(1.0, True), (2.0, False), (3.0, True)]
     assert box.take() == []
 
@@ -132,9 +139,9 @@ def test_kinds_of_rows_come_out_together() -> None:
     box = buffer()
     stream, other = box.stream_buffer("a"), box.stream_buffer("b")
     box.add_case(stream, True, 1.0)
-    box.add_rows(other, MissRows("b", 1, 0))
+    box.add_rows(other, BufferedMisses("b", 1, 0))
     _, misses = box.take()
-    assert misses == MissRows("b", 1, 0)
+    assert misses == BufferedMisses("b", 1, 0)
     assert box.take() == []
 
 
@@ -142,7 +149,7 @@ def test_room_comes_back_when_rows_are_settled() -> None:
     """Drained rows occupy the buffer until they are settled."""
     box = buffer(capacity=3)
     stream = box.stream_buffer("a")
-    box.add_rows(stream, CaseRows("a", np.ones(5, bool), np.arange(5.0)))
+    box.add_rows(stream, BufferedCases("a", np.ones(5, bool), np.arange(5.0)))
     assert (box.accepted, box.dropped) == (3, 2)
     (taken,) = box.take()
     assert taken.size == 3
@@ -177,7 +184,9 @@ def test_a_waiting_sender_is_woken() -> None:
     assert box.has_rows()
 
 
-@pytest.mark.parametrize("rows", [MissRows("a", 1, 1), CaseRows("a", np.ones(1, bool), np.ones(1))])
+@pytest.mark.parametrize(
+    "rows", [BufferedMisses("a", 1, 1), BufferedCases("a", np.ones(1, bool), np.ones(1))]
+)
 def test_a_reset_buffer_is_empty(rows: Rows) -> None:
     """A forked child starts empty, with the stream buffers that its streams refer to."""
     box = buffer()
@@ -193,7 +202,7 @@ def test_a_reset_buffer_is_empty(rows: Rows) -> None:
 
 def test_two_rows_that_do_not_fit_together_are_split() -> None:
     """Also where the share of one row rounds down to nothing."""
-    rows = PredictionRows("s", ["a" * 500, "b" * 500], np.zeros(2))
+    rows = BufferedPredictions("s", ["a" * 500, "b" * 500], np.zeros(2))
     head, rest = rows.split(1_000, rows.wire_bytes - 1)
     assert rest is not None
     assert (head.ids, rest.ids) == ([rows.ids[0]], [rows.ids[1]])

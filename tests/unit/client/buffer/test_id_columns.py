@@ -14,9 +14,9 @@ from streameval.client._buffer.columns import Rows, join_times, stamps_to_times
 from streameval.client._buffer.id_columns import (
     LABEL,
     PREDICTION,
-    LabelRows,
-    PredictionRows,
-    RetractionRows,
+    BufferedLabels,
+    BufferedPredictions,
+    BufferedRetractions,
     coalesce_id_rows,
     phases,
     rank_of,
@@ -90,7 +90,7 @@ def test_rows_by_id_arrive_as_they_were(
 
     encoded = [name.encode() for name in names]
     expected_times = [when[0]] * len(when) if one_time else when
-    predictions = read(PredictionRows("s", names, np.array(scores), times, slices))
+    predictions = read(BufferedPredictions("s", names, np.array(scores), times, slices))
     assert flat(predictions, "ids") == encoded
     assert flat(predictions, "scores") == scores
     assert flat(predictions, "event_us") == expected_times
@@ -103,15 +103,15 @@ def test_rows_by_id_arrive_as_they_were(
             for code in part_column.codes
         ]
         assert read_back == column
-    known = read(LabelRows("s", names, np.array(labels), times, np.array(scores)))
+    known = read(BufferedLabels("s", names, np.array(labels), times, np.array(scores)))
     assert flat(known, "ids") == encoded
     assert flat(known, "labels") == labels
     assert flat(known, "scores") == scores
     assert flat(known, "event_us") == expected_times
-    plain = read(LabelRows("s", names, np.array(labels)))
+    plain = read(BufferedLabels("s", names, np.array(labels)))
     assert flat(plain, "labels") == labels
     assert all(part.scores is None and part.event_us is None for part in plain)
-    assert flat(read(RetractionRows("s", names)), "ids") == encoded
+    assert flat(read(BufferedRetractions("s", names)), "ids") == encoded
 
 
 def test_pieces_join_with_their_segments() -> None:
@@ -154,13 +154,13 @@ def test_ids_change_places_only_where_that_means_the_same() -> None:
         piece
         for i in range(50)
         for piece in (
-            PredictionRows("s", [f"a{i}"], np.ones(1), 5),
-            LabelRows("s", [f"a{i}"], np.ones(1, bool)),
+            BufferedPredictions("s", [f"a{i}"], np.ones(1), 5),
+            BufferedLabels("s", [f"a{i}"], np.ones(1, bool)),
         )
     ]
     predictions, labels = coalesce_id_rows(alternating)
     assert (predictions.size, labels.size, predictions.times) == (50, 50, 5)
-    again = coalesce_id_rows([*alternating, PredictionRows("s", ["a7"], np.ones(1), 5)])
+    again = coalesce_id_rows([*alternating, BufferedPredictions("s", ["a7"], np.ones(1), 5)])
     assert [rank_of(piece) for piece in again] == [PREDICTION, LABEL, PREDICTION]
     assert phases(["a", "b", "a", "a"], [1, 0, 1, 0]) == [0, 3, 4]
 

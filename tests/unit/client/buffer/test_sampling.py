@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from streameval import InvalidInputError
-from streameval.client._buffer.columns import CaseRows
-from streameval.client._buffer.id_columns import LabelRows, PredictionRows
+from streameval.client._buffer.columns import BufferedCases
+from streameval.client._buffer.id_columns import BufferedLabels, BufferedPredictions
 from streameval_server._batch.decode import decode
 from streameval_server._model.limits import Limits
 from streameval_server._model.stream_settings import StreamSettings
@@ -100,7 +100,7 @@ def test_plain_weighted_and_clustered_cases_are_batches_of_their_own(box, stream
         stream.add_case(True, score, weight=2)
         stream.add_case(True, score, cluster="ann")
     rows = box.take()
-    assert all(isinstance(each, CaseRows) for each in rows)
+    assert all(isinstance(each, BufferedCases) for each in rows)
     shapes = sorted((each.size, each.units is not None, each.clusters is not None) for each in rows)
     assert shapes == [(2, False, False), (2, False, True), (2, True, False)]
     assert box.take() == []
@@ -120,7 +120,7 @@ def test_clustered_predictions_and_weighted_labels_arrive(box, stream):
     assert box.accepted == 11
     clusters, units, plain = {}, {}, set()
     for rows in box.take():
-        is_prediction = isinstance(rows, PredictionRows)
+        is_prediction = isinstance(rows, BufferedPredictions)
         columns = rows.clusters if is_prediction else rows.units
         if columns is None:
             plain |= set(rows.ids)
@@ -143,7 +143,7 @@ def test_the_last_label_of_an_id_stays_last(box, stream):
     found = [
         None if rows.units is None else unit / ONE
         for rows in box.take()
-        if isinstance(rows, LabelRows)
+        if isinstance(rows, BufferedLabels)
         for unit in (rows.units if rows.units is not None else range(rows.size))
     ]
     assert found == weights

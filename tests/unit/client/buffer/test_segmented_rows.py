@@ -11,7 +11,7 @@ import pytest
 
 from streameval import InvalidInputError
 from streameval.client._buffer import checks
-from streameval.client._buffer.columns import CaseRows
+from streameval.client._buffer.columns import BufferedCases
 
 from .buffers import Verbs, buffer
 
@@ -25,7 +25,7 @@ def contents(pieces: list[Rows]) -> list[tuple[float, bool, dict[str, str]]]:
     """Return score, label and segments of each case, sorted by score."""
     found = []
     for rows in pieces:
-        assert isinstance(rows, CaseRows)
+        assert isinstance(rows, BufferedCases)
         for row, (score, positive) in enumerate(zip(rows.scores, rows.positives, strict=True)):
             values = {each.key: each.values[each.codes[row]] for each in rows.segments}
             own = {key: value for key, value in values.items() if value}

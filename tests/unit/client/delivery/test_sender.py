@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streameval.client._buffer.columns import CaseRows
+from streameval.client._buffer.columns import BufferedCases
 from streameval.client._delivery.sender import MAX_REFUSALS, Phase, ProtocolError, Sender
 from streameval.client._errors import ClientError, FencedError, error_for
 from streameval.client._wire.rpc_errors import CONNECTION_CUT
 from streameval.v1 import ingest_pb2, status_pb2
 
 
-def rows(size: int, first: float = 0.0) -> CaseRows:
+def rows(size: int, first: float = 0.0) -> BufferedCases:
     """Return cases."""
-    return CaseRows("s", np.ones(size, bool), np.arange(size) + first)
+    return BufferedCases("s", np.ones(size, bool), np.arange(size) + first)
 
 
 def resume(last: int = 0, **limits: int) -> ingest_pb2.IngestResponse:
@@ -44,7 +44,7 @@ def sender() -> Sender:
     return Sender("p", 7, random=lambda: 1.0)
 
 
-def connected(*pieces: CaseRows, **limits: int) -> Sender:
+def connected(*pieces: BufferedCases, **limits: int) -> Sender:
     """Return a sender with rows, and a connection that is ready."""
     made = sender()
     made.put(pieces)
@@ -174,7 +174,7 @@ def test_a_batch_keeps_the_time_that_it_was_numbered_with() -> None:
     """A batch that is sent again keeps its times, although the server's clock has moved."""
     made = sender()
     stamp = -1 - 5_000_000
-    stamped = CaseRows("s", np.ones(1, bool), np.ones(1), None, stamp)
+    stamped = BufferedCases("s", np.ones(1, bool), np.ones(1), None, stamp)
     made.put([stamped, stamped])
     made.open()
     # The server's clock shows 1,000 s when the clock of the stamps shows 7 s.
