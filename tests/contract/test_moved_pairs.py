@@ -64,8 +64,10 @@ def answers(wire: Wire, pair: tuple[str, str]) -> list[object]:
     for metric in METRICS:
         answer = asked(wire, pair, metric=metric, by_segment="country")
         for each in (answer.comparison, *answer.segments):
-            for field in ("a", "b", "revision", "sentence", "window"):
+            for field in ("a", "b", "sentence"):
                 each.ClearField(field)
+            for field in ("revision", "window_a", "window_b"):
+                each.compared.ClearField(field)
             found.append(each)
     info = wire.pairs.GetPair(pair_pb2.GetPairRequest(name=name_of(*pair)), timeout=20).pair
     info.counters.ClearField("state_bytes")  # with room for growth
