@@ -25,7 +25,13 @@ from streameval._counts.accumulator import MAX_BUFFERED_SCORES, CountsAccumulato
 from streameval._counts.cluster_counts import ClusterCounts
 from streameval._counts.cluster_keys import check_cluster, check_cluster_groups, check_clusters
 from streameval._counts.codec import decode_evaluator, encode_evaluator
-from streameval._counts.columns import check_columns, check_count, check_label, check_score
+from streameval._counts.columns import (
+    check_columns,
+    check_count,
+    check_label,
+    check_score,
+    column_of_one,
+)
 from streameval._counts.merge import merge_states
 from streameval._counts.missing_cases import missing_case_error
 from streameval._counts.state import State
@@ -376,12 +382,11 @@ class Evaluator(EvaluatorQueries):
         if weight is not None or label_probability is not None:
             check_weights_allowed(self.cluster_groups, field="weights")
             check_cluster(cluster, None)
-            probabilities = None if label_probability is None else [label_probability]
             self.remove_cases(
                 labels=[positive],
                 scores=[score],
-                weights=None if weight is None else [weight],
-                label_probability=probabilities,
+                weights=column_of_one(weight),
+                label_probability=column_of_one(label_probability),
             )
             return
         is_positive = check_label(positive)
@@ -484,8 +489,7 @@ class Evaluator(EvaluatorQueries):
         # Without misses there is no cluster to name.
         hashed = None if not count else check_cluster(cluster, self.cluster_groups)
         self._permits = iter(())  # the remaining total changes: renew
-        change = {"positives" if positive else "negatives": count}
-        self._accumulator.add_misses(**change, clusters=hashed)
+        self._accumulator.add_misses(positive, count, hashed)
 
     def merge(self, *others: Evaluator) -> None:
         """Add the counts of other evaluators.

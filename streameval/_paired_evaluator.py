@@ -32,6 +32,7 @@ from streameval._counts.columns import (
     check_length,
     check_score,
     check_scores,
+    column_of_one,
 )
 from streameval._counts.weight_columns import check_units, check_weights_allowed
 from streameval._counts.weights import WEIGHT_UNITS, unless_one
@@ -155,9 +156,9 @@ class PairedEvaluator:
             labels=[check_label(positive)],
             scores_a=[check_score(score_a, field="score_a", scale=self._scale)],
             scores_b=[check_score(score_b, field="score_b", scale=self._scale)],
-            ids=None if id is None else [id],
-            weights=None if weight is None else [weight],
-            clusters=None if cluster is None else [cluster],
+            ids=column_of_one(id),
+            weights=column_of_one(weight),
+            clusters=column_of_one(cluster),
         )
 
     @by_keyword

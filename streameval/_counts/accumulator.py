@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
+from streameval._counts.additions import by_cluster
 from streameval._counts.exact import MAX_TOTAL, too_many
 from streameval._counts.missing_cases import first_missing_case, first_missing_weight
 from streameval._counts.multiset import ScoreCounts
@@ -218,41 +219,28 @@ class CountsAccumulator:
             first_missing = first_missing_weight if is_weighted else first_missing_case
             raise first_missing(self.state, change)
 
-    def add_misses(
-        self, *, positives: int = 0, negatives: int = 0, clusters: GroupArray | None = None
-    ) -> None:
-        """Add misses of either class, or remove them if negative, all of one cluster."""
-        if not positives and not negatives:
+    def add_misses(self, label: bool, count: int, clusters: GroupArray | None = None) -> None:
+        """Add misses of a class and of one cluster, or remove them if the count is negative."""
+        if not count:
             return
+        missed = UnsortedCases(
+            np.array([label]), np.array([-np.inf]), np.array([count]), clusters=clusters
+        )
         with self._lock:
             self._merge()
             state = self.state
-            self._check_total(positives + negatives)
-            for counted, change in (
-                (state.missed_positives // state.unit, positives),
-                (state.missed_negatives // state.unit, negatives),
-            ):
-                if counted + change < 0:
-                    message = (
-                        f"count must be at most {counted}, the number of misses, got {-change}"
-                    )
-                    raise InvalidInputError(message, field="count")
-            by_group = []
-            if clusters is not None:
-                missed = UnsortedCases(
-                    np.array([False, True]),
-                    np.full(2, -np.inf),
-                    np.array([negatives, positives]),
-                    clusters=np.repeat(clusters, 2),
-                )
-                by_group = [missed.by_cluster(state.clusters.num_groups)]
+            self._check_total(count)
+            counted = (state.missed_positives if label else state.missed_negatives) // state.unit
+            if counted + count < 0:
+                message = f"count must be at most {counted}, the number of misses, got {-count}"
+                raise InvalidInputError(message, field="count")
             try:
                 after = state.changed(
                     ScoreCounts(),
-                    missed_positives=positives,
-                    missed_negatives=negatives,
+                    missed_positives=count * label,
+                    missed_negatives=count * (not label),
                     revision=state.revision + 1,
-                    clusters=by_group,
+                    clusters=[by_cluster([missed], state.clusters.num_groups)],
                 )
             except NegativeCountError:
                 message = "count must be at most the misses of the cluster's group"

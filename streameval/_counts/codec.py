@@ -133,7 +133,7 @@ def decode_evaluator(data: bytes | bytearray | memoryview) -> State:
             settings[name] *= WEIGHT_UNITS
     clusters = _read_clusters(reader, head.clusters)
     state = State(counts, clusters=clusters, **settings)
-    if not clusters.is_table() or not state.is_consistent():
+    if not state.is_consistent():
         raise_corrupt("the evaluator's counts contradict each other, or its settings")
     return state
 

@@ -83,6 +83,11 @@ def check_columns(
     return label_column, score_column, count_column
 
 
+def column_of_one(value: Any) -> list[Any] | None:
+    """Return the column of one row that has a value; None without one."""
+    return None if value is None else [value]
+
+
 def check_length(field: str, size: int, *, like: str, length: int) -> None:
     """Refuse a column whose length differs from another's."""
     if size != length:

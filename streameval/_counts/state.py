@@ -365,6 +365,7 @@ class State:
             and all(_same(run, self.quantised(run)) for run in runs)
             and (self.max_cells is None or self.num_cells <= self.max_cells)
             and (not self.counts.has_weights or self._is_weighted())
+            and self.clusters.is_table()
             and self._has_totals_of(self.clusters)
         )
 
