@@ -314,7 +314,7 @@ READ_ALL = textwrap.dedent(
     """
     import pathlib, sys
     from streameval.cli._files import FileError
-    from streameval.cli._rows import Layout, read_rows
+    from streameval.cli._rows import FileColumns, read_rows
 
     def peak():
         lines = pathlib.Path("/proc/self/status").read_text().splitlines()
@@ -323,7 +323,7 @@ READ_ALL = textwrap.dedent(
     before = peak()
     for path in map(pathlib.Path, sys.argv[1:]):
         try:
-            for rows in read_rows(path, Layout(score="score", label="label")):
+            for rows in read_rows(path, FileColumns(score="score", label="label")):
                 pass
         except FileError:
             pass

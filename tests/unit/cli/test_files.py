@@ -258,8 +258,8 @@ PEAK = """
 import sys
 from pathlib import Path
 import pyarrow as pa
-from streameval.cli._rows import Layout, read_rows
-layout = Layout(score="score", label="label")
+from streameval.cli._rows import FileColumns, read_rows
+layout = FileColumns(score="score", label="label")
 rows = sum(each.count for each in read_rows(Path(sys.argv[1]), layout))
 print(rows, pa.default_memory_pool().max_memory())
 """
