@@ -19,7 +19,7 @@ from streameval._drift.evidence import FRACTIONS, advanced, bet_of
 from streameval._drift.frozen import FrozenReference
 from streameval._drift.reference import ReferenceCases
 from streameval._drift.settings import DriftSettings
-from streameval._drift.watches import UNITS, ReadRows, side_values
+from streameval._drift.watches import UNITS, WatchRows, side_values
 
 Rng = np.random.Generator
 
@@ -179,7 +179,7 @@ class Arrivals:
     def _add(self, rng: Rng, day: int, traffic: Traffic) -> None:
         labels, scores, minutes = traffic.day(rng)
         bands = self._frozen.bands.of(scores)
-        rows = ReadRows(labels, scores, bands, is_prediction=True)
+        rows = WatchRows(labels, scores, bands, is_prediction=True)
         width = self._panes // DAY_MINUTES
         made = minutes if width == 1 else minutes * width + rng.integers(width, size=minutes.size)
         arrival = made

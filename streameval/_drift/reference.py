@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
-from streameval._drift.watches import UNITS, ReadRows, Side, side_values
+from streameval._drift.watches import UNITS, Side, WatchRows, side_values
 from streameval._metrics.gradients import cells_of
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ def side_mean(
 
 def _values(side: Side, cells: Cells, bands: Bands, threshold: float) -> tuple[IntArray, IntArray]:
     """Return the value of each cell's cases, and how many of them count."""
-    rows = ReadRows(cells.labels, cells.scores, bands.of(cells.scores), is_prediction=True)
+    rows = WatchRows(cells.labels, cells.scores, bands.of(cells.scores), is_prediction=True)
     is_counted, values = side_values(side, rows, threshold, bands.tables)
     return values, cells.counts * is_counted
 

@@ -16,7 +16,7 @@ from streameval._counts.cell_layout import cell_keys
 from streameval._counts.resolution import quantise
 from streameval._drift.band_index import INDEX_BYTES, BandIndex, KeyIndex
 from streameval._drift.cell_residuals import MAX_TABLE_BITS, CellResiduals, cell_residuals
-from streameval._drift.watches import UNITS, ReadRows, residual_units, side_values
+from streameval._drift.watches import UNITS, WatchRows, residual_units, side_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -197,7 +197,7 @@ class SideTable:
         counted, values = [], []
         for kind in RowKind:
             labels = np.full(self._num_bands, kind in {RowKind.POSITIVE, RowKind.POSITIVE_CASE})
-            rows = ReadRows(
+            rows = WatchRows(
                 None if kind == RowKind.PREDICTION else labels,
                 lowest,
                 np.arange(self._num_bands),

@@ -154,7 +154,7 @@ COMPANIONS: Final = (
 distribution of scores or the share of positives changed."""
 
 
-class ReadRows(NamedTuple):
+class WatchRows(NamedTuple):
     """Rows whose values are read: cases, predictions without a label, or labels.
 
     Attributes
@@ -176,7 +176,7 @@ class ReadRows(NamedTuple):
 
 def side_values(
     side: Side,
-    rows: ReadRows,
+    rows: WatchRows,
     threshold: float,
     tables: Mapping[tuple[Population, Value], npt.NDArray[np.uint16]],
 ) -> tuple[BoolArray, IntArray]:
@@ -189,7 +189,7 @@ def side_values(
     return is_counted, UNITS - values if side.is_mirrored else values
 
 
-def _population(population: Population, rows: ReadRows, threshold: float) -> BoolArray:
+def _population(population: Population, rows: WatchRows, threshold: float) -> BoolArray:
     if population == "predictions":
         return np.full(rows.scores.size, rows.is_prediction)
     if rows.labels is None:
@@ -206,7 +206,7 @@ def _population(population: Population, rows: ReadRows, threshold: float) -> Boo
 
 def _values(
     side: Side,
-    rows: ReadRows,
+    rows: WatchRows,
     threshold: float,
     tables: Mapping[tuple[Population, Value], npt.NDArray[np.uint16]],
 ) -> IntArray:

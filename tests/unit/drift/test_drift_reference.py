@@ -20,7 +20,7 @@ from streameval._drift.reference import (
     side_mean,
     theta_of,
 )
-from streameval._drift.watches import UNITS, WATCHES, ReadRows, Side, side_values
+from streameval._drift.watches import UNITS, WATCHES, Side, WatchRows, side_values
 
 HALF_UNIT = Fraction(1, 2 * UNITS) + Fraction(1, 10**12)
 
@@ -122,7 +122,7 @@ def test_the_error_is_that_of_independent_cases_or_of_blocks() -> None:
     whole = cells(labels, scores)
     bands = bands_of(whole, 0.5)
     side = Side("positives", "rank")
-    rows = ReadRows(labels, scores, bands.of(scores), is_prediction=True)
+    rows = WatchRows(labels, scores, bands.of(scores), is_prediction=True)
     counted, values = side_values(side, rows, 0.5, bands.tables)
     z = values[counted] / UNITS
     found = side_mean(side, whole, [], bands, 0.5)
@@ -137,7 +137,7 @@ def test_the_error_is_that_of_independent_cases_or_of_blocks() -> None:
     alike = side_mean(side, moved, [Blocks(moved, block_of)], bands, 0.5)
     alone = side_mean(side, moved, [], bands, 0.5)
     assert side_mean(side, whole, [blocks], bands, 0.5).error >= found.error
-    rows = ReadRows(labels, moved.scores, bands.of(moved.scores), is_prediction=True)
+    rows = WatchRows(labels, moved.scores, bands.of(moved.scores), is_prediction=True)
     _, values = side_values(side, rows, 0.5, bands.tables)
     residuals = [
         (values[chosen] / UNITS - alike.value).sum()

@@ -17,7 +17,7 @@ from streameval._drift.frozen import FrozenReference
 from streameval._drift.reference import ReferenceCases
 from streameval._drift.settings import DriftSettings
 from streameval._drift.side_table import CellCases, DriftRows, RowKind
-from streameval._drift.watches import ReadRows, residual_units, side_values
+from streameval._drift.watches import WatchRows, residual_units, side_values
 
 ALL = ("ranking", "placement", "precision", "recall", "flagged", "calibration")
 
@@ -98,7 +98,7 @@ def test_sums_are_those_of_each_row(seed: int) -> None:
                     kind = rows.kinds[row]
                     is_labelled = kind != RowKind.PREDICTION
                     label = np.array([kind in {RowKind.POSITIVE, RowKind.POSITIVE_CASE}])
-                    one = ReadRows(
+                    one = WatchRows(
                         label if is_labelled else None,
                         rows.scores[[row]],
                         bands[[row]],
