@@ -217,8 +217,6 @@ class Joiner:
             event_us = at_us
         if event_us is None:
             event_us = np.full(len(ids), max(now_us, self.now_us), dtype=np.int64)
-        if units is not None:
-            self.table.keep_units()
         codes = self._no_codes(len(ids))
         return self._join(Operations(ids, ops, scores, event_us, codes, units, at_us), now_us)
 
@@ -251,8 +249,6 @@ class Joiner:
 
         The caller calls `advance` before it and `settle` after it.
         """
-        if units != WEIGHT_UNITS:
-            self.table.keep_units()
         return [row[0] for row in self._join_row(op, id_, score, event_us, group, units)]
 
     def settle(self) -> Effects:
@@ -307,9 +303,9 @@ class Joiner:
         states = np.empty(len(ids), dtype=np.uint8)
         states.fill(UNKNOWN)
         states[known] = table.state[slots[known]]
-        if table.units is not None:
+        if rows.units is not None or table.has_weights:
             held = np.full(len(ids), WEIGHT_UNITS)
-            held[known] = table.units[slots[known]]
+            held[known] = table.units_at(slots[known])
             rows = rows._replace(ops=_without_reweighted(rows, states, held))
         rule = _FIRST_RULES[rows.ops] + states
         does = rules.does[rule]
@@ -437,19 +433,16 @@ class Joiner:
 
     def _without_reweighting(self, op: int, state: int, slot: int, units: int) -> int:
         """Return the operation; one that would change a label's weight becomes a repeat."""
-        held = self.table.units
-        if held is None or not (_IS_LABEL[op] and _HAS_LABEL[state]) or held[slot] == units:
+        is_again = _IS_LABEL[op] and _HAS_LABEL[state]
+        if not is_again or self.table.unit_at(slot) == units:
             return op
         return int(_REPEAT_OF[state])
 
     def _set_unit(self, slot: int, units: int, *, is_first: bool) -> int:
         """Set the weight of an id's label if it is the first; return the label's weight."""
-        table = self.table
-        if table.units is None:
-            return WEIGHT_UNITS
-        if is_first:
-            table.set_units(np.array([slot]), np.array([units]))
-        return int(table.units[slot])
+        if is_first and units != self.table.unit_at(slot):
+            self.table.set_units(np.array([slot]), np.array([units]))
+        return self.table.unit_at(slot)
 
     def _effects_at(
         self, slots: SlotArray, kinds: KindArray, at_us: IntArray | None = None
@@ -470,7 +463,7 @@ class Joiner:
             at_us,
             table.score[slots],
             *self._split(table.codes[slots]),
-            units=None if table.units is None else unless_one(table.units[slots]),
+            units=table.held_units(slots),
         )
 
     def _schedule(self, slots: SlotArray, due: int) -> None:

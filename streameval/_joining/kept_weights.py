@@ -74,6 +74,5 @@ def _held(joiner: Joiner, ids: Sequence[bytes], times_us: IntArray) -> IntArray:
     at = slots[known]
     has_label = (table.state[at] != PENDING) & (table.due[at] >= nows // joiner.settings.bucket_us)
     held = np.full(len(ids), -1, dtype=np.int64)
-    weights = np.full(at.size, WEIGHT_UNITS) if table.units is None else table.units[at]
-    held[known[has_label]] = weights[has_label]
+    held[known[has_label]] = table.units_at(at[has_label])
     return held

@@ -315,7 +315,7 @@ class LabelJoiner(JoinOutcomes):
         if weight is not None or label_probability is not None:
             self._check_takes_weights("weight")
             units = check_unit(weight, label_probability)
-        if units != WEIGHT_UNITS or self._joiner.table.units is not None:
+        if units != WEIGHT_UNITS or self._joiner.table.has_weights:
             check_weights_kept(
                 self._joiner, [key], np.array([units]), np.array([at_us]), is_column=False
             )
@@ -368,7 +368,7 @@ class LabelJoiner(JoinOutcomes):
         if weights is not None or label_probability is not None:
             self._check_takes_weights("weights")
             units = check_units(weights, label_probability, size=len(keys), counts=None)
-        if units is not None or self._joiner.table.units is not None:
+        if units is not None or self._joiner.table.has_weights:
             every = np.full(len(keys), WEIGHT_UNITS) if units is None else units
             check_weights_kept(self._joiner, keys, every, times_us)
         for rows, now_us in self._runs(times_us, units):
@@ -539,7 +539,7 @@ class LabelJoiner(JoinOutcomes):
     def _check_room(self, added: int, units: int) -> None:
         """Refuse rows, and what they weigh, that all ids together may count too much with."""
         table = self._joiner.table
-        if table.units is None and units == added * WEIGHT_UNITS:
+        if not table.has_weights and units == added * WEIGHT_UNITS:
             self._counter.check_room(len(self._joiner) + added)
         else:
             held = table.total_units or len(table) * WEIGHT_UNITS

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from streameval._common.frame import raise_corrupt
-from streameval._counts.weights import MAX_WEIGHT, WEIGHT_UNITS
+from streameval._counts.weights import MAX_WEIGHT, WEIGHT_UNITS, unless_one
 from streameval._joining.expiry_index import ExpiryIndex
 from streameval._joining.id_cells import IdCells
 from streameval._joining.id_dict import IdDict
@@ -60,11 +60,11 @@ class JoinTable(ExpiryIndex):
     due : uint32[capacity]
         As of `ExpiryIndex`.
     codes : uint16[capacity, keys]
-    units : int64[capacity] or None
-        The weight of each label in units of 2**-16, and weight 1 until there is a label; None
-        before the first weight other than 1.
+    units : int64[capacity], or empty
+        The weight of each label in units of 2**-16, and weight 1 until there is a label; 0 at
+        slots that no id uses. Empty before the first weight other than 1.
     total_units : int
-        The sum of `units` over the slots in use; 0 while they are None.
+        The sum of `units`.
     """
 
     FREE_SLOT: ClassVar = 255
@@ -84,7 +84,7 @@ class JoinTable(ExpiryIndex):
         self.score: FloatArray = np.empty(0)
         self.event_us: IntArray = np.empty(0, dtype=np.int64)
         self.codes: CodeArray = np.empty((0, keys), dtype=np.uint16)
-        self.units: IntArray | None = None
+        self.units: IntArray = np.empty(0, dtype=np.int64)
         self.total_units = 0
 
     def __len__(self) -> int:
@@ -93,14 +93,13 @@ class JoinTable(ExpiryIndex):
     @property
     def memory_bytes(self) -> int:
         """Memory that it takes, to within a few percent. O(1)."""
-        units_bytes = 0 if self.units is None else self.units.nbytes
         return (
             self.state.nbytes
             + self.score.nbytes
             + self.event_us.nbytes
             + self.due.nbytes
             + self.codes.nbytes
-            + units_bytes
+            + self.units.nbytes
             + sys.getsizeof(self._free)
             + self._ids.memory_bytes
             + self._bucket_bytes
@@ -147,9 +146,7 @@ class JoinTable(ExpiryIndex):
         self._ids.add(ids, slots)
         if isinstance(self._ids, IdDict) and len(self._ids) > _MAX_DICT_IDS:
             self._ids = self._as_cells()
-        if self.units is not None:
-            self.units[slots] = WEIGHT_UNITS
-            self.total_units += WEIGHT_UNITS * slots.size
+        self._weigh(slots, WEIGHT_UNITS)
         return slots
 
     def _as_cells(self) -> IdCells:
@@ -161,24 +158,41 @@ class JoinTable(ExpiryIndex):
         cells.add(self._ids.at(slots), slots)
         return cells
 
-    def keep_units(self) -> IntArray:
-        """Return `units`, from now on a column. O(1), O(capacity) at first."""
-        if self.units is None:
-            self.units = np.full(self.state.size, WEIGHT_UNITS, dtype=np.int64)
-            self.total_units = WEIGHT_UNITS * len(self)
-        return self.units
+    @property
+    def has_weights(self) -> bool:
+        """Whether a label has had a weight other than 1. O(1)."""
+        return self.units.size > 0
+
+    def units_at(self, slots: SlotArray) -> IntArray:
+        """Return the weights of slots in units of 2**-16. O(n)."""
+        if self.has_weights:
+            return self.units[slots]
+        return np.full(slots.size, WEIGHT_UNITS, dtype=np.int64)
+
+    def unit_at(self, slot: int) -> int:
+        """Return the weight of one slot in units of 2**-16. O(1)."""
+        return int(self.units[slot]) if self.has_weights else WEIGHT_UNITS
 
     def set_units(self, slots: SlotArray, units: IntArray) -> None:
-        """Set the weights of labels at distinct slots. O(n)."""
-        held = self.keep_units()
-        self.total_units += int(units.sum()) - int(held[slots].sum())
-        held[slots] = units
+        """Set the weights of labels at distinct slots. O(n), O(capacity) for the first but 1."""
+        if not self.has_weights and (units != WEIGHT_UNITS).any():
+            self.units = np.zeros(self.state.size, dtype=np.int64)
+            self.units[: self._num_slots] = WEIGHT_UNITS
+            # Their states do not tell: the caller may have added ids whose states it sets later.
+            self.units[np.array(self._free + self._dropped, dtype=np.int64)] = 0
+            self.total_units = WEIGHT_UNITS * len(self)
+        self._weigh(slots, units)
+
+    def _weigh(self, slots: SlotArray, units: IntArray | int) -> None:
+        """Set the weights of slots, one or each its own, if weights are kept. O(n)."""
+        if self.has_weights:
+            self.total_units -= int(self.units[slots].sum())
+            self.units[slots] = units
+            self.total_units += int(self.units[slots].sum())
 
     def held_units(self, slots: SlotArray) -> IntArray | None:
         """Return the weights of slots in units of 2**-16; None where each is 1. O(n)."""
-        if self.units is None or (self.units[slots] == WEIGHT_UNITS).all():
-            return None
-        return self.units[slots]
+        return unless_one(self.units[slots]) if self.has_weights else None
 
     @classmethod
     def check_units(cls, units: IntArray, is_labelled: BoolArray) -> None:
@@ -202,8 +216,7 @@ class JoinTable(ExpiryIndex):
         if not slots.size:
             return
         self._leave(slots)
-        if self.units is not None:
-            self.total_units -= int(self.units[slots].sum())
+        self._weigh(slots, 0)
         self.state[slots] = self.FREE_SLOT
         self._dropped.frombytes(slots.astype(np.intc).tobytes())
         self._purge(_MAX_PURGED_IDS_PER_DROP)
@@ -220,10 +233,9 @@ class JoinTable(ExpiryIndex):
         other._ids = self._ids.copy()
         other._num_slots = self._num_slots
         other._free = self._free[:]
-        for name in ("state", "score", "event_us", "codes"):
+        for name in ("state", "score", "event_us", "codes", "units"):
             setattr(other, name, getattr(self, name).copy())
-        if self.units is not None:
-            other.units, other.total_units = self.units.copy(), self.total_units
+        other.total_units = self.total_units
         self._copy_buckets_to(other)
         return other
 
@@ -258,7 +270,7 @@ class JoinTable(ExpiryIndex):
         for column in (self.state, self.score, self.event_us, self.due):
             column.resize(capacity, refcheck=False)
         self.codes.resize((capacity, self.codes.shape[1]), refcheck=False)
-        if self.units is not None:
+        if self.units.size:
             self.units.resize(capacity, refcheck=False)
         self.state[before:] = self.FREE_SLOT
         self.due[before:] = self.UNLISTED_BUCKET
@@ -277,8 +289,7 @@ class JoinTable(ExpiryIndex):
         assert len(used) <= len(self._ids) <= len(kept), (len(used), len(self._ids), len(kept))
         assert sorted([*self._free, *kept]) == list(range(self._num_slots))
         assert ((self.state != self.FREE_SLOT).nonzero()[0] == sorted(used)).all()
-        total = 0 if self.units is None else int(self.units[sorted(used)].sum())
-        assert self.total_units == total, (self.total_units, total)
+        assert self.total_units == self.units[: self._num_slots].sum(), self.total_units
         self._check_buckets(used)
 
 

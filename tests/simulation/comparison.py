@@ -78,7 +78,7 @@ def kept_ids(engine: Engine, name: str) -> dict[str, tuple]:
     for slot, each in zip(slots.tolist(), table.ids(slots), strict=True):
         state, positive = _STATES[int(table.state[slot])]
         score = None if state == "early" else float(table.score[slot])
-        units = UNIT if table.units is None else int(table.units[slot])
+        units = table.unit_at(slot)
         ids[each.decode()] = (state, bool(positive), int(table.event_us[slot]), score, units)
     return ids
 

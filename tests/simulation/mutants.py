@@ -362,8 +362,8 @@ MUTANTS = [
         "a checkpoint forgets what labels weigh",
         join_table,
         "decode_segment",
-        "np.full(rows, WEIGHT_UNITS) if units is None else units",
-        "np.full(rows, WEIGHT_UNITS)",
+        "table.set_units(slots, units)",
+        "table.set_units(slots, np.full(rows, WEIGHT_UNITS))",
     ),
     Mutant(
         "a weighted label that was taken back still counts",

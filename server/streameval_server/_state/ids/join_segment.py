@@ -67,7 +67,7 @@ def decode_segment(table: JoinTable, data: bytes) -> int:
     event_us = reader.column("<i8", rows)
     due = reader.column("<u4", rows).astype(np.uint32)
     codes = reader.column("<u2", rows * keys).reshape(rows, keys)
-    units: IntArray | None = None
+    units: IntArray = np.full(rows, WEIGHT_UNITS, dtype=np.int64)
     if reader.flags & HAS_WEIGHTS:
         units = reader.column("<i8", rows).astype(np.int64)
     reader.end()
@@ -87,8 +87,7 @@ def decode_segment(table: JoinTable, data: bytes) -> int:
     table.event_us[slots] = event_us
     table.codes[slots] = ABSENT
     table.codes[slots, :keys] = codes
-    if units is not None or table.units is not None:
-        table.set_units(slots, np.full(rows, WEIGHT_UNITS) if units is None else units)
+    table.set_units(slots, units)
     table.schedule(slots, due)
     return num_removed + rows
 

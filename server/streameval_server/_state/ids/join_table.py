@@ -86,7 +86,7 @@ class TrackedTable(JoinTable):
     def encoded_bytes(self) -> int:
         """Bytes of a segment of all ids and of the columns that it is put together of. O(1)."""
         row_bytes: int = _ROW_BYTES + self.codes.itemsize * self.codes.shape[1]
-        row_bytes += 0 if self.units is None else self.units.itemsize
+        row_bytes += self.units.itemsize * self.has_weights
         return 2 * (self.id_bytes + len(self) * row_bytes)
 
     def find(self, ids: Sequence[bytes]) -> IntArray:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
-from streameval.kernel import WEIGHT_UNITS, JoinSettings, unless_one
+from streameval.kernel import WEIGHT_UNITS, JoinSettings
 from streameval_server._state.pairs.pair_table import (
     BY_A,
     BY_B,
@@ -263,7 +263,7 @@ class PairJoiner:
             self.tally["weighted_labels"] += int((units != WEIGHT_UNITS).sum())
             ids, positive, _ = _chosen(ids, positive, units, units == WEIGHT_UNITS)
             units = None
-        if units is not None or self.ids.table.units is not None:
+        if units is not None or self.ids.table.has_weights:
             if units is None:
                 units = np.full(len(ids), WEIGHT_UNITS, dtype=np.int64)
             same = units == self._held_units(ids, units)
@@ -302,7 +302,7 @@ class PairJoiner:
         slots = table.find(ids)
         known = np.flatnonzero(slots >= 0)
         known = known[(table.state[slots[known]] & LABELLED) != 0]
-        held[known] = WEIGHT_UNITS if table.units is None else table.units[slots[known]]
+        held[known] = table.units_at(slots[known])
         return held
 
     def _label(
@@ -421,10 +421,8 @@ class PairJoiner:
     def _count(self, slots: IntArray, sign: int) -> None:
         """Start or stop counting ids that have everything; ids of weight 0 never count."""
         table = self.ids.table
-        units: IntArray | None = None
-        if table.units is not None:
+        if table.has_weights:
             slots = slots[table.units[slots] > 0]
-            units = unless_one(table.units[slots])
         if slots.size:
             self.effects.counted.append(
                 CountedRows(
@@ -434,7 +432,7 @@ class PairJoiner:
                     table.score_b[slots],
                     np.full(slots.size, sign, dtype=np.int64),
                     table.codes[slots],
-                    units,
+                    table.held_units(slots),
                 )
             )
 

@@ -135,7 +135,6 @@ class PairIds(IdSegments):
         """Apply a segment to the table; return its rows. Raises CorruptStateError. O(rows)."""
         table = self.table
         reader = _FRAME.reader(data)
-        has_units = bool(reader.flags & HAS_WEIGHTS)
         num_removed, rows, keys = reader.fields(_HEADER)
         removed, ids = read_ids(reader, num_removed), read_ids(reader, rows)
         states = reader.column("u1", rows)
@@ -144,7 +143,7 @@ class PairIds(IdSegments):
         due = reader.column("<u4", rows).astype(np.uint32)
         codes: CodeArray = reader.column("<u2", rows * keys).reshape(rows, keys)
         units: IntArray = np.full(rows, WEIGHT_UNITS, dtype=np.int64)
-        if has_units:
+        if reader.flags & HAS_WEIGHTS:
             units = reader.column("<i8", rows).astype(np.int64)
         reader.end()
         table.check_units(units, (states & LABELLED) != 0)
@@ -163,8 +162,7 @@ class PairIds(IdSegments):
         table.state[slots] = states
         table.score[slots], table.score_b[slots] = scores, scores_b
         table.event_us[slots], table.codes[slots] = event_us, codes
-        if has_units or table.units is not None:
-            table.set_units(slots, units)
+        table.set_units(slots, units)
         table.schedule(slots, due)
         return int(num_removed) + int(rows)
 
