@@ -45,6 +45,12 @@ def run(*arguments: object) -> Result:
     return CommandRunner().invoke(app, [str(argument) for argument in arguments])
 
 
+def outcome(*arguments: object, answer: str | None = None) -> tuple[int, str, str]:
+    """Return the exit code of a command and what it printed; `answer` is its standard input."""
+    result = CommandRunner().invoke(app, [str(argument) for argument in arguments], input=answer)
+    return result.exit_code, result.stdout, result.stderr
+
+
 def refusal(result: Result) -> str:
     """Return the one line of a command that refused something."""
     assert result.exit_code == 2, result.output

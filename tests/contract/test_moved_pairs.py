@@ -9,7 +9,6 @@ import pytest
 
 pytest.importorskip("typer", reason="needs the extra cli")
 from streameval._common.frame import Frame
-from streameval.cli._app import app
 from streameval.client import Client
 from streameval.v1 import admin_pb2, ingest_pb2, pair_pb2, stream_pb2
 from streameval_server import Limits
@@ -17,7 +16,7 @@ from streameval_server._log.data_directory import LOG_NAME
 from streameval_server.maintenance import replay_until, verify
 from streameval_server.testing import running_server
 
-from ..commands import CommandRunner
+from ..commands import outcome as run
 from .conftest import Wire, failure
 from .test_admin import exported, imported, serving, state_hash
 from .test_pairs import METRICS, Cases, agrees, asked, made, name_of, put
@@ -191,10 +190,6 @@ def test_a_pair_with_clusters_needs_streams_with_them() -> None:
 def test_the_commands_that_move_a_pair(tmp_path: Path) -> None:
     """An export of one stream names the pair that it leaves out; the file of the pair has it."""
     cases, file = Cases(23), tmp_path / "pair.sve"
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        result = CommandRunner().invoke(app, [str(argument) for argument in arguments])
-        return result.exit_code, result.stdout, result.stderr
 
     with running_server() as address, grpc.insecure_channel(address) as channel:
         filled(Wire(channel), cases)

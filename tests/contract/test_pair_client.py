@@ -14,7 +14,6 @@ import pytest
 pytest.importorskip("typer", reason="needs the extra cli")
 from streameval import compare_paired
 from streameval._metric_registry import Place
-from streameval.cli._app import app
 from streameval.client import (
     AlreadyExistsError,
     AsyncClient,
@@ -24,7 +23,7 @@ from streameval.client import (
 )
 from streameval_server.testing import running_server
 
-from ..commands import CommandRunner
+from ..commands import outcome as run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,12 +67,6 @@ def served() -> Iterator[tuple[str, Client]]:
         for name in (A, B):
             client.create_stream(name, threshold=1.2, segment_keys=["country"])
         yield address, client
-
-
-def run(*arguments: object) -> tuple[int, str, str]:
-    """Run a command; return its exit code and what it printed."""
-    result = CommandRunner().invoke(app, [str(argument) for argument in arguments])
-    return result.exit_code, result.stdout, result.stderr
 
 
 @pytest.mark.parametrize("metric", Place.COMPARISON.names())

@@ -15,12 +15,11 @@ import pytest
 
 pytest.importorskip("typer", reason="needs the extra cli")
 
-from streameval.cli._app import app
 from streameval.client import Client
 from streameval_server import Settings
 from streameval_server.testing import running_server
 
-from ...commands import CommandRunner
+from ...commands import outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
 
 def run(*arguments: object) -> tuple[int, str, str]:
     """Run an admin command; return its exit code and what it printed."""
-    result = CommandRunner().invoke(app, ["admin", *map(str, arguments)])
-    return result.exit_code, result.stdout, result.stderr
+    return outcome("admin", *arguments)
 
 
 @contextmanager

@@ -12,16 +12,15 @@ from scipy.integrate import trapezoid
 pytest.importorskip("typer", reason="needs the extra cli")
 
 from streameval import Evaluator, pr_between
-from streameval.cli._app import app
 
-from ...commands import CommandRunner
+from ...commands import run
 
 if TYPE_CHECKING:
     from click.testing import Result
 
 
 def auc(file: Path, *options: object) -> Result:
-    return CommandRunner().invoke(app, ["auc", str(file), *map(str, options)])
+    return run("auc", file, *options)
 
 
 def figures(result: Result) -> tuple[float, float]:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 pytest.importorskip("typer", reason="needs the extra cli")
-from streameval.cli._app import app
 from streameval.v1 import pair_pb2, query_pb2, query_pb2_grpc
 
-from ...commands import CommandRunner
+from ...commands import outcome as run
 from ...fake_pairs import comparison, refused, running_pairs
 
 if TYPE_CHECKING:
@@ -38,12 +37,6 @@ def served() -> Iterator[tuple[str, FakePairs]]:
     """Yield the address of a server of fake pairs, and the pairs."""
     with running_pairs(_Queries()) as found:
         yield found
-
-
-def run(*arguments: object, answer: str | None = None) -> tuple[int, str, str]:
-    """Run a command; return its exit code and what it printed."""
-    result = CommandRunner().invoke(app, [str(argument) for argument in arguments], input=answer)
-    return result.exit_code, result.stdout, result.stderr
 
 
 def test_a_rollout_ends_with_a_sentence(served) -> None:

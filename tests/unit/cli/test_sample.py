@@ -11,12 +11,11 @@ import pytest
 
 pytest.importorskip("typer", reason="needs the extra cli")
 
-from streameval.cli._app import app
 from streameval.client import Client
 from streameval_server import Settings
 from streameval_server.testing import running_server
 
-from ...commands import CommandRunner
+from ...commands import outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,9 +26,9 @@ STREAM = "fraud/v3"
 
 def run(*arguments: object, code: int = 0) -> str:
     """Run a command; return what it printed, errors if it failed."""
-    result = CommandRunner().invoke(app, [str(argument) for argument in arguments])
-    assert result.exit_code == code, result.stderr
-    return result.stderr if code else result.stdout
+    status, printed, errors = outcome(*arguments)
+    assert status == code, errors
+    return errors if code else printed
 
 
 @pytest.fixture(scope="module")

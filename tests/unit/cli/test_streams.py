@@ -16,7 +16,7 @@ from streameval.cli._app import app
 from streameval.v1 import stream_pb2
 from streameval_server.testing import running_server
 
-from ...commands import CommandRunner
+from ...commands import outcome as run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,12 +28,6 @@ def address() -> Iterator[str]:
     """Yield the address of a running server."""
     with running_server() as address:
         yield address
-
-
-def run(*arguments: object, answer: str | None = None) -> tuple[int, str, str]:
-    """Run a command; return its exit code and what it printed."""
-    result = CommandRunner().invoke(app, [str(argument) for argument in arguments], input=answer)
-    return result.exit_code, result.stdout, result.stderr
 
 
 def streams(verb: str, *arguments: object, **options: str | None) -> tuple[int, str, str]:
