@@ -90,7 +90,10 @@ def test_a_pair_moves_with_everything(tmp_path: Path) -> None:
         taken = failure(lambda: imported_pair(target, data, *sides))
         assert (taken.reason, taken.message) == (
             "PAIR_NAME_TAKEN",
-            f"there is another pair named {answer.name} already: give this one another name",
+            (
+                f"there is another pair named {answer.name} already: give this one another name "
+                "(pair_id, or --name)"
+            ),
         )
         moved = imported_pair(target, data, *sides, name_of(*sides))
         assert (moved.name, moved.a, moved.b) == (name_of(*sides), *sides)

@@ -163,7 +163,7 @@ def test_a_name_that_a_foreign_pair_has_is_refused_without_its_streams(
     answer = one.http.post("/v1/pairs", json=body, headers=header)
     assert (answer.status_code, answer.json()["message"]) == (
         409,
-        "there is another pair named next already: give this one another name",
+        "there is another pair named next already: give this one another name (pair_id, or --name)",
     )
 
 

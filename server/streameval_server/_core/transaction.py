@@ -431,7 +431,8 @@ class Transaction:
             # Without its streams' names, which the caller may not know.
             raise RequestError(
                 Code.ALREADY_EXISTS,
-                f"there is another pair named {change.name} already: give this one another name",
+                f"there is another pair named {change.name} already: give this one another name "
+                "(pair_id, or --name)",
                 reason="PAIR_NAME_TAKEN",
             )
         settings = found[0].settings, found[1].settings

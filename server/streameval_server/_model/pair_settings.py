@@ -235,13 +235,8 @@ class PairCreation:
             INVALID_ARGUMENT with the field.
         """
         check_sides(self.a, self.b, "pair.")
-        if len(self.name) > limits.max_stream_name and self.name == f"{self.a}-vs-{self.b}":
-            raise invalid(
-                "pair_id",
-                f"the names of both streams make a pair's name of {len(self.name)} characters, "
-                f"and it may have {limits.max_stream_name}: give it another in pair_id (--name)",
-            )
-        check_new_stream_name(self.name, "pair_id", limits.max_stream_name, "pair name")
+        noun = "pair_id (--name), or A-vs-B without one,"
+        check_new_stream_name(self.name, "pair_id", limits.max_stream_name, noun)
         given: Any = self.given
         _check_range("max_cells", given.max_cells, MIN_CELLS, MAX_CELLS)
         _check_range("max_pending", given.max_pending, 1, limits.max_pending_total)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -73,23 +73,20 @@ class Servers(Generic[C]):
 
         The first one where none has it: its answer says so.
         """
-        first, *others = self
-        if not others:
-            return first
+        if len(self._connections) == 1:
+            return next(iter(self))
         found = []
         for address, connection in self._connections.items():
-            try:
+            with suppress(NotFoundError):
                 await connection.ask(Call(pair_pb2.GetPairRequest(name=name)))
-            except NotFoundError:
-                continue
-            found.append(address)
+                found.append(address)
         if len(found) > 1:
             message = (
                 f"there is a pair {name} on each of {', '.join(found)}: "
                 "ask a client of one server for it"
             )
             raise InvalidInputError(message, field="pair")
-        return self._connections[found[0]] if found else first
+        return self._connections[(found or [*self._connections])[0]]
 
     async def evaluator(self, selection: Selection) -> Evaluator:
         """Return the sum of a stream's states on all servers that have it.
