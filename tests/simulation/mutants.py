@@ -30,7 +30,7 @@ from streameval_server._core.producer_marks import Marks
 from streameval_server._core.storage_work import Compaction, StorageWork
 from streameval_server._ingest.session import IngestSession
 from streameval_server._log.checkpoint import CheckpointWriter
-from streameval_server._state import stream_parts
+from streameval_server._state import checkpoint_parts
 from streameval_server._state.counting.pane_store import PaneStore
 from streameval_server._state.delays.label_delays import StreamDelays
 from streameval_server._state.ids import join_table
@@ -249,8 +249,8 @@ MUTANTS = [
     ),
     Mutant(
         "a checkpoint skips panes that changed when others did",
-        stream_parts,
-        "checkpoint_parts",
+        checkpoint_parts,
+        "changed_parts",
         "if part.revision > since",
         "if part.revision > since + part.name.startswith('pane')",
     ),

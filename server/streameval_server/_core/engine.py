@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import struct
+from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
@@ -28,14 +29,22 @@ from streameval_server._log.rows import Kind
 from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.mark import MarkChange
-from streameval_server._model.pair_settings import PairDeletion, pair_key
+from streameval_server._model.pair_settings import PairDeletion, is_pair_key, pair_key
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import DEFAULTS, SettingsUpdate, StreamSettings
 from streameval_server._model.threads import do_nothing
-from streameval_server._state import stream_parts
-from streameval_server._state.pairs import pair_parts
+from streameval_server._state.checkpoint_parts import (
+    changed_parts,
+    checkpoint_steps,
+    content_parts,
+    export_parts,
+    id_parts,
+    split_part,
+)
 from streameval_server._state.pairs.pair_file import pair_to_bytes
+from streameval_server._state.pairs.pair_parts import restore_pair
 from streameval_server._state.stream_file import StreamFile, stream_to_bytes
+from streameval_server._state.stream_parts import restore_stream, verify_counts
 from streameval_server._state.stream_state import NEVER, StreamState
 
 if TYPE_CHECKING:
@@ -46,8 +55,8 @@ if TYPE_CHECKING:
     from streameval_server._core.entries import Entry
     from streameval_server._model.limits import Limits
     from streameval_server._model.pair_settings import PairInfo
+    from streameval_server._state.checkpoint_parts import Held
     from streameval_server._state.observer import PartEncoder
-    from streameval_server._state.pairs.pair_state import PairState
     from streameval_server._state.pairs.pair_view import PairView
     from streameval_server._state.views import AlarmsView, StreamView, WaitingPredictions
 
@@ -254,9 +263,16 @@ class Engine:
         """Measure the streams that changed since the last call and still exist. O(streams)."""
         touched, self._touched = self._touched, {}
         for name in touched:
-            state = self._streams.get(name) or self.pairs.get(name)
+            state = self._held(name)
             if state is not None:
                 self._measure(name, state)
+
+    def _held(self, key: str) -> Held | None:
+        """Return a stream by its name, or a pair by its key."""
+        return self._streams.get(key) or self.pairs.get(key)
+
+    def _all_held(self) -> list[Held]:
+        return [*self._streams.values(), *self.pairs.values()]
 
     @property
     def has_collected(self) -> bool:
@@ -301,7 +317,7 @@ class Engine:
         for counts in unmerged:
             counts.merge()
 
-    def _measure(self, name: str, state: StreamState | PairState) -> None:
+    def _measure(self, name: str, state: Held) -> None:
         """Update the totals by a stream's or pair's sizes, and collect its deferred merges."""
         if isinstance(state, StreamState):
             self._unmerged += state.counts.take_due()
@@ -326,7 +342,7 @@ class Engine:
 
     # -- time
 
-    def _schedule(self, name: str, state: StreamState | PairState) -> None:
+    def _schedule(self, name: str, state: Held) -> None:
         """Schedule the next time at which a stream or pair has something due."""
         due_us = state.due_us
         if due_us < self._due.get(name, NEVER):
@@ -348,7 +364,8 @@ class Engine:
             if self._due.get(name) != due_us:  # rescheduled since, or deleted
                 heapq.heappop(agenda)
                 continue
-            state = self._streams.get(name) or self.pairs[name]
+            state = self._held(name)
+            assert state is not None
             if state.due_us <= now_us:
                 budget -= state.pass_time(now_us, self.revision + 1, budget)
                 self._measure(name, state)
@@ -504,27 +521,24 @@ class Engine:
         state = self._streams.get(name)
         if state is None:
             return None
-        revision, now_us, ids = self.revision, self.received_us, state.kept_ids
-        pending = list(stream_parts.export_parts(state))
-
-        def export() -> tuple[int, bytes]:
-            parts = {part: data() for part, data in pending}
-            return revision, stream_to_bytes(name, revision, now_us, ids, parts)
-
-        return export
+        return self._export(state, partial(stream_to_bytes, name))
 
     def export_pair(self, info: PairInfo) -> Callable[[], tuple[int, bytes]] | None:
         """Return a callable that makes a pair's file, as `export`; None without one."""
         pair = self.pairs.get(info.key)
         if pair is None or pair.info != info:
             return None
-        revision, now_us = self.revision, self.received_us
-        pending = list(pair_parts.export_parts(pair))
-        ids = pair.kept_ids
+        return self._export(pair, partial(pair_to_bytes, info))
+
+    def _export(
+        self, state: Held, to_bytes: Callable[..., bytes]
+    ) -> Callable[[], tuple[int, bytes]]:
+        revision, now_us, ids = self.revision, self.received_us, state.kept_ids
+        pending = list(export_parts(state))
 
         def export() -> tuple[int, bytes]:
             parts = {part: data() for part, data in pending}
-            return revision, pair_to_bytes(info, revision, now_us, ids, parts)
+            return revision, to_bytes(revision, now_us, ids, parts)
 
         return export
 
@@ -539,7 +553,7 @@ class Engine:
         if state is None or self._passed_us > self._reached[1]:
             return None
         revision = self.revision
-        pending = list(stream_parts.checkpoint_parts(state, -1))
+        pending = list(changed_parts(state, -1))
         ids = b"" if state.joins is None else state.joins.to_bytes()
 
         def hashed() -> tuple[int, str]:
@@ -588,13 +602,10 @@ class Engine:
         """
         revision, received_us = self.revision, self.received_us
         held = self._held_parts()
-        states, pairs = list(self._streams.values()), list(self.pairs.values())
+        states = self._all_held()
         pending: list[tuple[str, PartEncoder | None]] = []
         cost = 0
-        for each in chain(
-            chain.from_iterable(stream_parts.checkpoint_steps(state, since) for state in states),
-            chain.from_iterable(pair_parts.pair_parts(pair, since) for pair in pairs),
-        ):
+        for each in chain.from_iterable(checkpoint_steps(state, since) for state in states):
             if each is None:
                 cost += _PIECE_COST
             else:
@@ -614,10 +625,7 @@ class Engine:
                 else:
                     encoder.merge()
                     encoders[part] = encoder
-            ids = chain(
-                *(stream_parts.join_parts(state, revision, since) for state in states),
-                *(pair_parts.pair_id_parts(pair, revision, since) for pair in pairs),
-            )
+            ids = chain.from_iterable(id_parts(state, revision, since) for state in states)
             for part, data in ids:
                 if data is None:
                     unchanged.append(part)
@@ -652,29 +660,25 @@ class Engine:
         engine._time = LogTime(received_us, None if held is None else _HELD.unpack(held)[0])
         engine._reached = (revision, engine._time.due_us)
         engine.marks = Marks.from_bytes(parts[MARKS_PART], limits.marks_ttl_us)
-        streams: dict[str, dict[str, str]] = {}
-        pairs: dict[str, dict[str, str]] = {}
+        owned: dict[str, dict[str, str]] = {}
         for part in parts:
-            if part.startswith(pair_parts.PAIR_PREFIX):
-                name, which = pair_parts.split_pair_part(part)
-                pairs.setdefault(name, {})[which] = part
-            elif part not in {MARKS_PART, HELD_PART}:
-                name, which = stream_parts.split_part(part)
-                streams.setdefault(name, {})[which] = part
+            if part not in {MARKS_PART, HELD_PART}:
+                key, own = split_part(part)
+                owned.setdefault(key, {})[own] = part
         unverified: list[StoredCounts] = []
-        for name in list(streams):
-            own = parts.of(streams.pop(name))
-            state = stream_parts.restore_stream(limits, revision, own, unverified)
-            engine._streams[name] = state
-            engine._schedule(name, state)
-            engine._measure(name, state)
-        stream_parts.verify_counts(unverified)
-        for own_parts in pairs.values():
-            pair = pair_parts.restore_pair(limits, revision, parts.of(own_parts))
-            engine.pairs.put(pair)
-            engine.pairs.take_lag(pair, engine._streams)
-            engine._schedule(pair.info.key, pair)
-            engine._measure(pair.info.key, pair)
+        # Streams first: a pair asks them how far their sources are behind.
+        for key in sorted(owned, key=is_pair_key):
+            own_parts = parts.of(owned.pop(key))
+            state: Held
+            if is_pair_key(key):
+                state = restore_pair(limits, revision, own_parts)
+                engine.pairs.put(state, engine._streams)
+            else:
+                state = restore_stream(limits, revision, own_parts, unverified)
+                engine._streams[key] = state
+            engine._schedule(key, state)
+            engine._measure(key, state)
+        verify_counts(unverified)
         return engine
 
     def _held_parts(self) -> dict[str, bytes]:
@@ -684,10 +688,8 @@ class Engine:
     def _content(self) -> Iterator[tuple[str, bytes]]:
         yield MARKS_PART, self.marks.to_bytes()
         yield from self._held_parts().items()
-        for state in self._streams.values():
-            yield from stream_parts.content_parts(state)
-        for pair in self.pairs.values():
-            yield from pair_parts.pair_content(pair)
+        for state in self._all_held():
+            yield from content_parts(state)
 
     def state_hash(self) -> str:
         """Return the SHA-256 of the whole state, in hexadecimal. O(bytes)."""

@@ -29,10 +29,6 @@ class EnginePairs:
         self._pairs: SortedDict[str, PairState] = SortedDict()
         self._by_stream: dict[str, tuple[PairState, ...]] = {}
 
-    def __getitem__(self, key: str) -> PairState:
-        pair: PairState = self._pairs[key]
-        return pair
-
     def get(self, key: str) -> PairState | None:
         """Return the pair of a key, if any. O(1)."""
         return self._pairs.get(key)
@@ -57,8 +53,7 @@ class EnginePairs:
         if isinstance(change, PairImport):
             imported = change.restored(entry.revision, self._limits)
             self._take_thresholds(imported, entry.revision, streams)
-            self.put(imported)
-            self.take_lag(imported, streams)
+            self.put(imported, streams)
             return (imported,)
         if isinstance(change, PairCreation):
             a, b = streams[change.a].info.settings, streams[change.b].info.settings
@@ -72,8 +67,7 @@ class EnginePairs:
             )
             made = PairState(info, self._limits, due_us)
             made.counts.thresholds = (a.threshold, b.threshold)
-            self.put(made)
-            self.take_lag(made, streams)
+            self.put(made, streams)
             return (made,)
         if isinstance(change, PairDeletion):
             self._delete(pair_key(change.name))
@@ -82,7 +76,7 @@ class EnginePairs:
         for pair in pairs:
             pair.on_time(due_us, entry.revision)
             if entry.rows is not None:
-                self.take_lag(pair, streams)
+                self._take_lag(pair, streams)
                 joins = streams[entry.stream].joins
                 pair.take(
                     entry.stream,
@@ -97,7 +91,7 @@ class EnginePairs:
         return pairs
 
     @staticmethod
-    def take_lag(pair: PairState, streams: Mapping[str, StreamState]) -> None:
+    def _take_lag(pair: PairState, streams: Mapping[str, StreamState]) -> None:
         """Let a pair's ids fall due by the clock of the later one of its streams."""
         pair.lag_us = max(streams[name].lag_us for name in (pair.info.a, pair.info.b))
 
@@ -108,8 +102,9 @@ class EnginePairs:
         a, b = (streams[name].info.settings.threshold for name in (pair.info.a, pair.info.b))
         pair.take_thresholds(a, b, revision)
 
-    def put(self, pair: PairState) -> None:
-        """Add a pair."""
+    def put(self, pair: PairState, streams: Mapping[str, StreamState]) -> None:
+        """Add a pair of two of these streams."""
+        self._take_lag(pair, streams)
         self._pairs[pair.info.key] = pair
         for name in (pair.info.a, pair.info.b):
             self._by_stream[name] = (*self._by_stream.get(name, ()), pair)

@@ -15,8 +15,7 @@ from streameval_server._core.producer_marks import Marks
 from streameval_server._core.replay import engine_at_base, replay
 from streameval_server._log.checkpoint import Manifest, read_base
 from streameval_server._log.rows import PAIR_KINDS, Format, Kind
-from streameval_server._state.pairs.pair_parts import PAIR_PREFIX
-from streameval_server._state.stream_parts import split_part
+from streameval_server._state.checkpoint_parts import split_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,7 +70,7 @@ def replayed_stream_hash(
         own = {
             part: entry
             for part, entry in manifest.parts.items()
-            if part == HELD_PART or _is_of_stream(part, name)
+            if part == HELD_PART or split_part(part)[0] == name
         }
         parts = Manifest(manifest.revision, manifest.received_us, own).read(storage)
         parts.makers[MARKS_PART] = Marks(limits.marks_ttl_us).to_bytes
@@ -82,12 +81,6 @@ def replayed_stream_hash(
         return None
     hashed = engine.begin_stream_hash(name)
     return None if hashed is None else hashed()[1]
-
-
-def _is_of_stream(part: str, name: str) -> bool:
-    """Return whether a part is a stream's; a pair may have the same name."""
-    is_of_one = part != MARKS_PART and not part.startswith(PAIR_PREFIX)
-    return is_of_one and split_part(part)[0] == name
 
 
 def _own_rows(

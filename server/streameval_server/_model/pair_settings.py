@@ -39,6 +39,11 @@ def pair_key(name: str) -> str:
     return f"pair {name}"
 
 
+def is_pair_key(key: str) -> bool:
+    """Return whether a key is a pair's, and not the name of a stream."""
+    return " " in key
+
+
 @dataclass(frozen=True, slots=True)
 class PairSettings:
     """How a pair counts.

@@ -77,16 +77,16 @@ class CheckpointPart(NamedTuple):
 
 
 class MadePart(NamedTuple):
-    """A part that is small enough to be made at once."""
+    """A part of which nothing is pending: bytes, or what encodes immutable counts."""
 
-    data: bytes
+    encode: Callable[[], bytes]
 
     def merge(self) -> None:
-        """Do nothing: it is made."""
+        """Do nothing: all is merged."""
 
     def __call__(self) -> bytes:
         """Return the part."""
-        return self.data
+        return self.encode()
 
 
 class Restoring(NamedTuple):

@@ -7,6 +7,7 @@ Their part of a checkpoint is JSON: the last number that was given, and the mark
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streameval import CorruptStateError
@@ -83,9 +84,10 @@ class StreamMarks(Observer):
     def to_parts(self) -> Iterable[CheckpointPart]:
         """Yield the part of the marks; none before the first. O(marks)."""
         if self.last_number:
-            yield CheckpointPart(
-                f"{MARKS_PART}/0", self.revision, lambda: MadePart(self.to_bytes())
-            )
+            yield CheckpointPart(f"{MARKS_PART}/0", self.revision, self._part)
+
+    def _part(self) -> MadePart:
+        return MadePart(partial(bytes, self.to_bytes()))
 
     def from_part(self, _kind: str, _number: int, data: bytes, origin: Restoring) -> None:
         """Take the marks of the part. Raises CorruptStateError."""

@@ -2,11 +2,8 @@
 
 A stream has a head (the whole's all-time counts and everything small), a part for each
 segment key's all-time slices, a part for each pane, one for each pane's label delays, one for
-its detector, one for its annotations, and join segments. A part's name is its kind, then its
-key or number, then the stream's name:
-``stream/NAME``, ``slice/KEY/NAME``, ``pane/START/NAME``, ``delay/START/NAME``,
-``alarms/0/NAME``, ``annotations/0/NAME``, ``join/REVISION/NAME``. Exports and `restore_stream` use
-the names without the stream's.
+its detector, one for its annotations, and join segments: ``stream``, ``slice/KEY``,
+``pane/START``, ``delay/START``, ``alarms/0``, ``annotations/0``, ``join/REVISION``.
 
 The head is JSON (description, counters, segment values), the joiner's counters, and the
 whole's all-time counts, each with its length before it.
@@ -16,7 +13,7 @@ from __future__ import annotations
 
 import json
 import struct
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from streameval import CorruptStateError, StreamEvalError
@@ -29,92 +26,30 @@ from streameval_server._state.counting.pane_content import (
     frozen_parts,
     parts_from_bytes,
 )
-from streameval_server._state.ids.join_segment import encode_segment
-from streameval_server._state.observer import Restoring
+from streameval_server._state.ids.join_table import Joins
+from streameval_server._state.observer import CheckpointPart, Restoring
 from streameval_server._state.segments import WHOLE
 from streameval_server._state.stream_state import StreamState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from streameval_server._model.limits import Limits
-    from streameval_server._state.observer import PartEncoder
-
-    NamedPart = tuple[str, PartEncoder | None]
 
 _LENGTHS = struct.Struct("<III")
 
-STREAM_PART, JOIN_PART = "stream", "join"
-"""The kinds of the parts that no observer has."""
-
-
-def split_part(part: str) -> tuple[str, str]:
-    """Return the stream's name in a part's name, and the name without it."""
-    kind, _, rest = part.partition("/")
-    if kind == STREAM_PART:
-        return rest, kind
-    number, _, name = rest.partition("/")
-    return name, f"{kind}/{number}"
+STREAM_PART = "stream"
 
 
 # -- encoding
 
 
-def checkpoint_steps(state: StreamState, since: int) -> Iterator[NamedPart | None]:
-    """Yield None for each piece of rows that is counted first; then `checkpoint_parts`."""
-    while state.counts.has_uncounted:
-        state.counts.count_piece()
-        yield None
-    yield from checkpoint_parts(state, since)
-
-
-def checkpoint_parts(state: StreamState, since: int) -> Iterator[NamedPart]:
-    """Yield a checkpoint's parts except for the ids' segments. O(panes + slices).
-
-    A part that changed after `since` comes with its encoder, which needs no lock; an
-    unchanged part comes with None.
-    """
+def stream_parts(state: StreamState) -> Iterator[CheckpointPart]:
+    """Yield the parts of a stream except for the segments of its ids. O(panes + slices)."""
     state.counts.flush()
-    name = state.info.name
-    yield f"{STREAM_PART}/{name}", _head(state) if state.revision > since else None
+    yield CheckpointPart(STREAM_PART, state.revision, partial(_head, state))
     for each in state.observers:
-        for part in each.to_parts():
-            yield f"{part.name}/{name}", part.encoder() if part.revision > since else None
-
-
-def join_parts(state: StreamState, revision: int, since: int) -> Iterator[tuple[str, bytes | None]]:
-    """Yield the parts of ids of a checkpoint at `revision`. O(ids that changed).
-
-    Needs no lock, because no view reads the ids. It must run before anything else is
-    applied.
-    """
-    if state.joins is not None:
-        data = state.joins.take_segment(revision, since)
-        for number in state.joins.segments:
-            yield f"{JOIN_PART}/{number}/{state.info.name}", data if number == revision else None
-
-
-def export_parts(state: StreamState) -> Iterator[tuple[str, Callable[[], bytes]]]:
-    """Yield all parts in the form that `restore_stream` takes.
-
-    The callables that encode them need no lock; ids are copied at once, O(ids).
-    """
-    for part, data in checkpoint_parts(state, -1):
-        assert data is not None
-        yield split_part(part)[1], data
-    if state.joins is not None and state.kept_ids:
-        table = state.joins.table
-        ids = encode_segment(table, table.used(), [])
-        yield f"{JOIN_PART}/0", lambda: ids
-
-
-def content_parts(state: StreamState) -> Iterator[tuple[str, bytes]]:
-    """Yield everything in a canonical form, equal for equal streams. O(bytes)."""
-    for part, data in checkpoint_parts(state, -1):
-        assert data is not None
-        yield part, data()
-    if state.joins is not None:
-        yield f"{JOIN_PART}/{state.info.name}", state.joins.to_bytes()
+        yield from each.to_parts()
 
 
 def _head(state: StreamState) -> PartsEncoder:
@@ -247,7 +182,7 @@ def _restored(
     segments: dict[int, bytes] = {}
     for part, data in parts.items():
         kind, _, number = part.partition("/")
-        if kind == JOIN_PART:
+        if kind == Joins.PART:
             segments[int(number)] = data
         elif kind in followers:
             followers[kind].from_part(kind, int(number), data, origin)

@@ -334,6 +334,11 @@ class StreamState:
         return small + sum(each.memory_bytes for each in self.observers)
 
     @property
+    def ids(self) -> Joins | None:
+        """The ids that are kept."""
+        return self.joins
+
+    @property
     def kept_ids(self) -> int:
         """Number of ids that are kept."""
         return 0 if self.joins is None else len(self.joins)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import struct
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -421,7 +422,10 @@ class StreamAlarms(Observer):
 
     def to_parts(self) -> Iterable[CheckpointPart]:
         """Yield the part of the detector. O(state) if it changed."""
-        yield CheckpointPart(f"{ALARMS_PART}/0", self.revision, lambda: MadePart(self.to_bytes()))
+        yield CheckpointPart(f"{ALARMS_PART}/0", self.revision, self._part)
+
+    def _part(self) -> MadePart:
+        return MadePart(partial(bytes, self.to_bytes()))
 
     def from_part(self, _kind: str, _number: int, data: bytes, origin: Restoring) -> None:
         """Take the state of a detector that was declared alike. O(state)."""

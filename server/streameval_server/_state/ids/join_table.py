@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 import sys
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
@@ -186,11 +186,14 @@ class IdSegments(ABC):
 
     Attributes
     ----------
+    PART : str
+        The kind of part that a segment is.
     table : TrackedTable
     segments : dict of int to int
         Rows of each segment of the last checkpoint, by the segment's number.
     """
 
+    PART: ClassVar[str]
     table: TrackedTable
 
     def __init__(self) -> None:
@@ -208,6 +211,10 @@ class IdSegments(ABC):
     @abstractmethod
     def decode(self, data: bytes) -> int:
         """Apply a segment to the table; return its rows. Raises CorruptStateError. O(rows)."""
+
+    @abstractmethod
+    def to_bytes(self) -> bytes:
+        """Return everything in a canonical form, equal for equal ids. O(n log n)."""
 
     def take_segment(self, revision: int, since: int) -> bytes | None:
         """Return the new segment of a checkpoint at `revision`, if any. O(ids that changed).
@@ -259,6 +266,8 @@ class Joins(IdSegments, Observer):
         How far the source of the ids was behind the log when it last said its time: ids fall
         due that much later. 0 where no source says its time.
     """
+
+    PART = "join"
 
     def __init__(self, settings: StreamSettings) -> None:
         super().__init__()

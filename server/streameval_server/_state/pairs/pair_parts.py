@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,22 +20,24 @@ from streameval.statistics import PairCounts
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.pair_settings import PairInfo, PairSettings
 from streameval_server._state.ids.join_segment import HAS_WEIGHTS
+from streameval_server._state.observer import CheckpointPart, MadePart
 from streameval_server._state.pairs.pair_joiner import CountedRows
 from streameval_server._state.pairs.pair_panes import NONE_SEEN, PairPane
 from streameval_server._state.pairs.pair_state import PairState
-from streameval_server._state.pairs.pair_table import PairTable
+from streameval_server._state.pairs.pair_table import PairIds, PairTable
 from streameval_server._state.pairs.pair_view import Evidence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from streameval.kernel import Reader
     from streameval_server._model.arrays import IntArray
     from streameval_server._model.limits import Limits
     from streameval_server._state.pairs.pair_panes import PairPanes
 
-PAIR_PREFIX = "pair"
-_HEAD, _TOTAL, _PANE, _IDS = "pair", "pairall", "pairpane", "pairids"
+PAIR_PART, _TOTAL, _PANE = "pair", "pairall", "pairpane"
+PAIR_KINDS = (PAIR_PART, _TOTAL, _PANE, PairIds.PART)
+"""The kinds of a pair's parts."""
 
 _HEAD_FRAME = Frame(b"SVEH", 1, "a pair's head", flags=HAS_WEIGHTS)
 _PANE_FRAME = Frame(b"SVEN", 1, "a pane of a pair")
@@ -44,75 +46,17 @@ _SLICE = struct.Struct("<qqqqq")
 _TOTAL_SEEN = struct.Struct("<qqq")
 
 
-def split_pair_part(part: str) -> tuple[str, str]:
-    """Return the pair's name in a part's, and the part's without it."""
-    kind, _, rest = part.partition("/")
-    if kind == _HEAD:
-        return rest, kind
-    number, _, name = rest.partition("/")
-    return name, f"{kind}/{number}"
-
-
-@dataclass(frozen=True, slots=True)
-class PairPart:
-    """A part that is encoded when it is written, from immutable counts."""
-
-    encode: Callable[[], bytes]
-
-    def merge(self) -> None:
-        """Do nothing: the counts are merged."""
-
-    def __call__(self) -> bytes:
-        """Return the part."""
-        return self.encode()
-
-
-def pair_parts(state: PairState, since: int) -> Iterator[tuple[str, PairPart | None]]:
-    """Yield a checkpoint's parts except for the ids' segments; None for unchanged parts.
-
-    O(panes x slices + waiting rows). The callables need no lock.
-    """
-    name, counts = state.info.name, state.counts
+def pair_parts(state: PairState) -> Iterator[CheckpointPart]:
+    """Yield the parts of a pair except for the segments of its ids. O(panes + waiting rows)."""
+    counts = state.counts
     counts.count_predicted()
-    head = _head(state) if state.revision > since else None
-    yield f"{_HEAD}/{name}", None if head is None else PairPart(lambda: head)
+    yield CheckpointPart(PAIR_PART, state.revision, lambda: MadePart(partial(bytes, _head(state))))
     for number in sorted(counts.revisions):
-        part = f"{_TOTAL}/{number}/{name}"
-        yield part, _total(counts, number) if counts.revisions[number] > since else None
+        encoder = partial(_total, counts, number)
+        yield CheckpointPart(f"{_TOTAL}/{number}", counts.revisions[number], encoder)
     for pane in counts.panes:
-        is_changed = pane.content.revision > since
-        yield f"{_PANE}/{pane.start_us}/{name}", _pane(pane.content.copy()) if is_changed else None
-
-
-def pair_id_parts(
-    state: PairState, revision: int, since: int
-) -> Iterator[tuple[str, bytes | None]]:
-    """Yield the parts of ids of a checkpoint at `revision`. O(ids that changed)."""
-    ids = state.joiner.ids
-    data = ids.take_segment(revision, since)
-    for number in ids.segments:
-        yield f"{_IDS}/{number}/{state.info.name}", data if number == revision else None
-
-
-def export_parts(state: PairState) -> Iterator[tuple[str, Callable[[], bytes]]]:
-    """Yield all parts in the form that `restore_pair` takes.
-
-    The callables that encode them need no lock; ids are copied at once, O(n log n).
-    """
-    for part, data in pair_parts(state, -1):
-        assert data is not None
-        yield split_pair_part(part)[1], data
-    if state.kept_ids:
-        ids = state.joiner.ids.to_bytes()
-        yield f"{_IDS}/0", lambda: ids
-
-
-def pair_content(state: PairState) -> Iterator[tuple[str, bytes]]:
-    """Yield everything in a canonical form, equal for equal pairs. O(bytes)."""
-    for part, data in pair_parts(state, -1):
-        assert data is not None
-        yield part, data()
-    yield f"{_IDS}/{state.info.name}", state.joiner.ids.to_bytes()
+        encoder = partial(_pane, pane.content)
+        yield CheckpointPart(f"{_PANE}/{pane.start_us}", pane.content.revision, encoder)
 
 
 def _head(state: PairState) -> bytes:
@@ -160,13 +104,15 @@ def _head(state: PairState) -> bytes:
 _KINDS = ("<i8", "u1", "<f8", "<f8", "<i8", "<u2")
 
 
-def _total(counts: PairPanes, number: int) -> PairPart:
+def _total(counts: PairPanes, number: int) -> MadePart:
     seen = _TOTAL_SEEN.pack(*counts.total_seen.get(number, NONE_SEEN))
     cases = counts.totals.get(number)
-    return PairPart(lambda: seen + (b"" if cases is None else cases.to_bytes()))
+    return MadePart(lambda: seen + (b"" if cases is None else cases.to_bytes()))
 
 
-def _pane(pane: PairPane) -> PairPart:
+def _pane(changing: PairPane) -> MadePart:
+    pane = changing.copy()
+
     def encode() -> bytes:
         pieces: list[bytes] = []
         for number in sorted({*pane.counts, *pane.seen}):
@@ -175,7 +121,7 @@ def _pane(pane: PairPane) -> PairPart:
             pieces += [_SLICE.pack(number, *pane.seen.get(number, NONE_SEEN), len(data)), data]
         return _PANE_FRAME.sealed(*pieces)
 
-    return PairPart(encode)
+    return MadePart(encode)
 
 
 def restore_pair(limits: Limits, revision: int, parts: Mapping[str, bytes]) -> PairState:
@@ -224,9 +170,9 @@ def _restored(limits: Limits, revision: int, parts: Mapping[str, bytes]) -> Pair
             counts.revisions[number] = revision
         elif kind == _PANE:
             counts.panes.put(int(text), _read_pane(state, data, revision))
-        elif kind == _IDS:
+        elif kind == PairIds.PART:
             segments[int(text)] = data
-        elif kind != _HEAD:
+        elif kind != PAIR_PART:
             raise CorruptStateError(f"{part} is no part of a pair")
     state.joiner.ids.restore(revision, segments)
     counts.recount_memory()
@@ -246,7 +192,7 @@ def pair_fields(parts: Mapping[str, bytes]) -> dict[str, Any]:
 
 def _head_of(parts: Mapping[str, bytes]) -> tuple[dict[str, Any], tuple[Reader, int, int]]:
     """Return a head's fields, and what reads its waiting rows, their number and their keys."""
-    reader = _HEAD_FRAME.reader(parts[_HEAD])
+    reader = _HEAD_FRAME.reader(parts[PAIR_PART])
     length, rows, keys = reader.fields(_LENGTHS)
     fields: dict[str, Any] = json.loads(bytes(reader.blob(length)))
     return fields, (reader, rows, keys)

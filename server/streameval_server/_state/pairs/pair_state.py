@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from streameval_server._model.pair_settings import PairInfo
     from streameval_server._model.rows import Rows
     from streameval_server._state.ids.join_table import TrackedTable
+    from streameval_server._state.pairs.pair_table import PairIds
 
 _PAIR_BYTES = 8_192
 """Memory of a pair besides its counts and ids."""
@@ -237,6 +238,11 @@ class PairState:
             + self.joiner.ids.memory_bytes
             + sum(each.memory_bytes for each in self.links.values())
         )
+
+    @property
+    def ids(self) -> PairIds:
+        """The ids that are kept."""
+        return self.joiner.ids
 
     @property
     def kept_ids(self) -> int:

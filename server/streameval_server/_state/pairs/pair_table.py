@@ -102,6 +102,7 @@ class PairIds(IdSegments):
     table : PairTable
     """
 
+    PART = "pairids"
     table: PairTable
 
     def __init__(self, settings: PairSettings) -> None:

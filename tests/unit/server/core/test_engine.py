@@ -27,9 +27,9 @@ from streameval_server._model.rows import (
 )
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import StreamSettings
+from streameval_server._state.checkpoint_parts import content_parts
 from streameval_server._state.counting import counts
 from streameval_server._state.memory import OVERHEAD_BYTES
-from streameval_server._state.stream_parts import content_parts
 from streameval_server._state.stream_state import StreamState
 
 LIMITS = Limits(max_cells=64)

@@ -22,11 +22,8 @@ from streameval_server._model.rows import (
 )
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import DAY_US, HOUR_US, MINUTE_US, StreamSettings
-from streameval_server._state.stream_parts import (
-    content_parts,
-    export_parts,
-    restore_stream,
-)
+from streameval_server._state.checkpoint_parts import content_parts, export_parts
+from streameval_server._state.stream_parts import restore_stream
 from streameval_server._state.stream_state import NEVER, StreamState
 
 NOW = 1_767_225_600_000_000

@@ -19,7 +19,7 @@ from streameval_server._model.rows import (
 )
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import StreamSettings
-from streameval_server._state.stream_parts import content_parts
+from streameval_server._state.checkpoint_parts import content_parts
 from streameval_server._state.stream_state import StreamState
 
 if TYPE_CHECKING:

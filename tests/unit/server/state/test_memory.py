@@ -16,8 +16,8 @@ from streameval_server._model.errors import Code, Refused
 from streameval_server._model.rows import CaseRows, LabelRows, PredictionRows
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import StreamSettings
+from streameval_server._state.checkpoint_parts import content_parts
 from streameval_server._state.counting import counts
-from streameval_server._state.stream_parts import content_parts
 from streameval_server._state.stream_state import StreamState
 
 BUDGET = 1.25

@@ -255,7 +255,7 @@ def test_a_pair_is_what_a_recount_gives(seed: int) -> None:
     for entry in log.entries:
         recount.take(entry)
     engine = applied(log.entries)
-    pair = engine.pairs[pair_key("next")]
+    pair = engine.pairs.get(pair_key("next"))
     pair._check()
     view = engine.pair_view("next")
     counts = view.counts()
@@ -312,7 +312,7 @@ def test_replay_and_checkpoints_give_the_same_state(
     for revision, kept in checkpoint_at.items():
         received_us = log.entries[revision - 1].received_us
         restored = Engine.restore(Limits(), revision, received_us, LazyParts.holding(kept))
-        restored.pairs[pair_key("next")]._check()
+        restored.pairs.get(pair_key("next"))._check()
         restored.apply(log.entries[revision:])
         assert restored.state_hash() == expected, revision
     kept = checkpoint_at[max(checkpoint_at)]
@@ -347,7 +347,7 @@ def test_the_evidence_is_noted_at_the_look_that_first_has_enough() -> None:
         look_us = log.now_us // MINUTE_US * MINUTE_US
         since_us = (since_us or look_us) if enough else None
     log.label("a", ids[:1], labels[:1])
-    evidence = applied(log.entries).pairs[pair_key("next")].evidence
+    evidence = applied(log.entries).pairs.get(pair_key("next")).evidence
     assert since_us is not None
     assert evidence["auc_roc"].since_us == since_us
     assert not evidence["auc_roc"].a_is_better
@@ -387,7 +387,7 @@ def test_ids_above_the_cap_expire_early_and_memory_is_counted() -> None:
         np.arange(300) * 60_000_000 + START_US - 10 * MINUTE_US,
     )
     engine = applied(log.entries)
-    pair = engine.pairs[pair_key("next")]
+    pair = engine.pairs.get(pair_key("next"))
     assert pair.kept_ids <= 100
     assert pair.joiner.tally["expired_early"] >= 200
     assert engine.kept_ids == pair.kept_ids + engine._streams["a"].kept_ids

@@ -24,12 +24,8 @@ from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.rows import CaseRows
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import StreamSettings
-from streameval_server._state.stream_parts import (
-    content_parts,
-    export_parts,
-    restore_stream,
-    verify_counts,
-)
+from streameval_server._state.checkpoint_parts import content_parts, export_parts
+from streameval_server._state.stream_parts import restore_stream, verify_counts
 from streameval_server._state.stream_state import StreamState
 
 LIMITS = Limits()

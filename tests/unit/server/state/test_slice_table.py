@@ -12,10 +12,10 @@ from streameval_server._model.limits import Limits
 from streameval_server._model.rows import CaseRows
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import StreamSettings
+from streameval_server._state.checkpoint_parts import content_parts
 from streameval_server._state.counting import slice_table
 from streameval_server._state.counting.slice_sort import slices_of, sort_by_cell
 from streameval_server._state.counting.slice_table import SliceTable
-from streameval_server._state.stream_parts import content_parts
 from streameval_server._state.stream_state import StreamState
 
 NOW = 1_800_000_000_000_000

@@ -15,8 +15,8 @@ from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.storage import MemoryStorage
 from streameval_server._model.errors import RequestError
 from streameval_server._model.limits import Limits
-from streameval_server._state.pairs.pair_parts import pair_content
-from streameval_server._state.stream_parts import STREAM_PART, content_parts
+from streameval_server._state.checkpoint_parts import content_parts
+from streameval_server._state.stream_parts import STREAM_PART
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
@@ -121,7 +121,7 @@ def test_a_refilled_pair_is_what_was_live() -> None:
         core.committer.step(NOW + DAY)
         core.applier.finish()
         (pair,) = core.engine.pairs.values()
-        found.append({name: data for name, data in pair_content(pair) if name[:5] != "pair/"})
+        found.append({name: data for name, data in content_parts(pair) if name[:5] != "pair/"})
     assert found[0] == found[1]
     assert sum(name.startswith("pairpane/") for name in found[0]) > 5
 

@@ -29,8 +29,8 @@ from streameval_server._model.rows import (
 )
 from streameval_server._model.stream_settings import SettingsUpdate, StreamSettings
 from streameval_server._state.alarms.stream_alarms import ALARMS_PART
+from streameval_server._state.checkpoint_parts import export_parts
 from streameval_server._state.stream_file import StreamFile, stream_to_bytes
-from streameval_server._state.stream_parts import export_parts
 
 LIMITS = Limits()
 START = datetime(2026, 1, 5, tzinfo=UTC)

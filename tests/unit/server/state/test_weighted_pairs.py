@@ -40,7 +40,7 @@ def test_a_pair_with_weights_is_what_a_recount_gives(seed: int) -> None:
     recount = Recount(log)
     for entry in log.entries:
         recount.take(entry)
-    pair = applied(log.entries).pairs[pair_key("next")]
+    pair = applied(log.entries).pairs.get(pair_key("next"))
     pair._check()
     counts = pair.view(0, 0).counts()
     counts._check()
@@ -76,7 +76,7 @@ def test_figures_are_those_of_compare_paired(seed: int, classes: str) -> None:
     log.label("b", ids, labels, units)
     log.retract("a", ids[:60])
     kept = slice(60, size)
-    counts = applied(log.entries).pairs[pair_key("next")].view(0, 0).counts().totals[0]
+    counts = applied(log.entries).pairs.get(pair_key("next")).view(0, 0).counts().totals[0]
     assert counts.num_cases == size - 60
     for metric in Place.COMPARISON.names():
         prevalence = 0.1 if metric == "auc_pr" and seed else None
@@ -129,6 +129,6 @@ def test_weights_beyond_what_sums_hold_are_left_out(monkeypatch: pytest.MonkeyPa
     log.label("a", ids[:2], [True, False], np.array([3, 1]) * UNIT)
     log.label("a", ids[2:], [True, False, True, False], np.array([2, 3, 1, 2]) * UNIT)
     log.label("b", ids[2:4], [True, False], np.array([2, 2]) * UNIT)
-    pair = applied(log.entries).pairs[pair_key("next")]
+    pair = applied(log.entries).pairs.get(pair_key("next"))
     assert pair.joiner.tally["weighted_labels"] == 5
     assert pair.view(0, 0).counts().totals[0].num_cases == 3

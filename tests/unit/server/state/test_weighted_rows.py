@@ -30,12 +30,8 @@ from streameval_server._model.rows import (
 )
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import StreamSettings
-from streameval_server._state.stream_parts import (
-    content_parts,
-    export_parts,
-    restore_stream,
-    split_part,
-)
+from streameval_server._state.checkpoint_parts import content_parts, export_parts, split_part
+from streameval_server._state.stream_parts import restore_stream
 from streameval_server._state.stream_state import StreamState
 from streameval_server._state.views import SliceView
 
