@@ -251,15 +251,16 @@ class Taken(NamedTuple):
     name: str
 
 
-def taken_from_the_library() -> list[Taken]:
-    return [
+@cache
+def taken_from_the_library() -> tuple[Taken, ...]:
+    return tuple(
         Taken(module, node.module, alias.name)
         for module, path in modules().items()
         if is_from(module, "streameval_server")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ImportFrom) and is_from(node.module or "", "streameval")
         for alias in node.names
-    ]
+    )
 
 
 def listed_names() -> dict[str, set[str]]:
@@ -279,6 +280,7 @@ def test_the_command_line_enters_the_server_by_one_door() -> None:
     assert not others, f"imports of the server:\n{listed(others)}"
 
 
+@pytest.mark.slow
 def test_the_demo_needs_what_its_extra_installs() -> None:
     """Its modules can be imported without the packages that only other extras install."""
     extras = PROJECTS["streameval"]["optional-dependencies"]

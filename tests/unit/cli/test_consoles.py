@@ -39,6 +39,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "ascii", "latin-1", "cp437", "utf-8"])
+@pytest.mark.slow
 def test_consoles_of_every_encoding(tmp_path: Path, encoding: str) -> None:
     """What an encoding lacks is escaped: in tables, in errors, and in a name that is no column."""
     path = tmp_path / "g.csv"
@@ -79,6 +80,7 @@ def test_names_do_not_command_a_terminal(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
 @pytest.mark.parametrize("options", ["--json", "--by g", ""])
+@pytest.mark.slow
 def test_output_that_cannot_be_written(tmp_path: Path, options: str) -> None:
     """One line says so, however late it is known; without any output there is no error."""
     path = tmp_path / "g.csv"

@@ -276,6 +276,7 @@ def check_numbered(rows: BufferedCases | BufferedPredictions) -> None:
             assert (is_dated == (rows.times == NOON_US)).all()
 
 
+@pytest.mark.slow
 def test_an_interrupted_call_adds_its_row_or_nothing() -> None:
     """No label, score, time or segment of an interrupted call goes to the next row."""
     box, armed = buffer(clock_ns=clock.clock_ns), []

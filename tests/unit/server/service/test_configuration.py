@@ -281,6 +281,7 @@ def test_the_module_prints_and_refuses_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("module", ["streameval", "streameval_server"])
+@pytest.mark.slow
 def test_a_console_prints_what_it_cannot_show_as_escapes(module: str, tmp_path: Path) -> None:
     """Of TOML, so that the settings can be read from what was printed."""
     file = tmp_path / "settings \u00fc.toml"

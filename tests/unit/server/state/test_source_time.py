@@ -86,6 +86,7 @@ def counts(core: ServerCore) -> object:
     return view.whole.coverage.counts, view.evaluator.to_bytes(), counters
 
 
+@pytest.mark.slow
 def test_a_refill_of_28_days_is_what_was_live() -> None:
     """To the byte: counts, panes, delays, and the ids that still wait."""
     live, refilled = started(), started()

@@ -164,6 +164,7 @@ def test_panes_coarsen_and_expire_in_idle_streams():
     assert core.engine.view("s").evaluator.num_cases == 6
 
 
+@pytest.mark.slow
 def test_rows_wait_to_be_counted_while_panes_coarsen():
     """They count where rows count that a view had counted before, and expire with their panes."""
     limits = Limits(pane_cells=16)
