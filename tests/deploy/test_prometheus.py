@@ -254,7 +254,7 @@ def test_a_pair_has_its_series_and_the_alert_that_it_is_decided(watched: Watched
         (found,) = watched.query(f"streameval_pair_{name}{{{of_pair}, {labels}}}")
         return float(found["value"][1])
 
-    assert value("difference") == pytest.approx(answer["difference"]["value"])
+    assert value("difference") == pytest.approx(answer["compared"]["difference"]["value"])
     assert value("difference_lower") == pytest.approx(answer["anytime"]["lower"])
     assert value("difference_upper") == pytest.approx(answer["anytime"]["upper"])
     assert value("difference_lower") < value("difference_upper") < 0
