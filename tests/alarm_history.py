@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.v1 import alarm_pb2, ingest_pb2, stream_pb2
+from streameval_server import Limits
 from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.session import IngestSession
 from streameval_server._ingest.unary_call import UnaryCall
-from streameval_server._log.data_directory import LOG_NAME
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._log.storage import MemoryStorage
 from streameval_server._model.alarm_change import AlarmChange
-from streameval_server._model.limits import Limits
+from streameval_server.maintenance import LOG_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,12 +11,11 @@ from urllib.request import urlopen
 
 import pytest
 
-from streameval.cli._app import app
 from streameval_server import Settings
 from streameval_server.testing import running_service
 
 from ..alarm_history import write_alarm_history
-from ..commands import CommandRunner, report_of
+from ..commands import CommandRunner, app, report_of
 from .conftest import HOSTILE, STREAM, Served, expect, figure
 from .test_declared_threshold import DECLARED, declare
 

@@ -18,9 +18,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 
-from streameval.cli._app import app
-
-from ..commands import CommandRunner
+from ..commands import CommandRunner, app
 from .conftest import COUNTRIES, HOSTILE, STREAM, Served, expect
 from .test_declared_threshold import DECLARED, declare
 

@@ -13,8 +13,7 @@ import pytest
 
 from streameval.cli._report.words import cost
 from streameval.client import Client
-from streameval_server import Settings
-from streameval_server._security.tokens import create_token
+from streameval_server import Settings, create_token
 from streameval_server.testing import running_service
 
 from .conftest import NOTHING, Served, expect, percent, scored

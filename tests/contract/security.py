@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import grpc
 import trustme
 
-from streameval_server import Settings
-from streameval_server._security.tokens import create_token
+from streameval_server import Settings, create_token
 from streameval_server.testing import running_server
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 
 from streameval.v1 import admin_pb2, ingest_pb2, pair_pb2, query_pb2, status_pb2, stream_pb2
-from streameval_server import Settings
+from streameval_server import Settings, create_token
 from streameval_server._security.rules import RULES
-from streameval_server._security.tokens import Scope, create_token
+from streameval_server._security.tokens import Scope
 from streameval_server.testing import running_server
 
 from .conftest import Failure, Wire, failure, selection

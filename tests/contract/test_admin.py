@@ -15,12 +15,11 @@ import grpc
 import pytest
 
 import streameval
-from streameval._common.frame import Frame
+from streameval.kernel import Frame
 from streameval.v1 import admin_pb2, ingest_pb2, query_pb2, stream_pb2, types_pb2
 from streameval_server import Limits, Settings
-from streameval_server._log.data_directory import LOG_NAME
 from streameval_server._model.errors import no_stream
-from streameval_server.maintenance import replay_until, verify
+from streameval_server.maintenance import LOG_NAME, replay_until, verify
 from streameval_server.testing import running_server
 
 from .conftest import Wire, failure, selection

@@ -18,19 +18,19 @@ import pytest
 from typer.testing import CliRunner
 
 from streameval import InvalidInputError
-from streameval.cli._app import app
 from streameval.client import AlarmSettings, Client, InvalidRequestError, NotFoundError
 from streameval.v1 import query_pb2, query_pb2_grpc, types_pb2
-from streameval_server._model.server_settings import Settings, SettingsError
+from streameval_server import Settings, SettingsError
 from streameval_server.testing import running_service
 
+from ..commands import app
 from ..http_receiver import Receiver, receiver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from streameval_server._service.service import Addresses
+    from streameval_server import Addresses
 
 SECRET = "a secret of more than 24 bytes"
 WAIT_S = 60.0

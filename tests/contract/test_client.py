@@ -23,8 +23,7 @@ from streameval.client import (
     RowsLostError,
     UnavailableError,
 )
-from streameval_server._model.limits import Limits
-from streameval_server._model.server_settings import Settings
+from streameval_server import Limits, Settings
 from streameval_server.testing import running_server
 
 if TYPE_CHECKING:

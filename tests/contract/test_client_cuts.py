@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from streameval.client import Client, RowsLostError
-from streameval_server._model.limits import Limits
-from streameval_server._model.server_settings import Settings
+from streameval_server import Limits, Settings
 from streameval_server.testing import running_server
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from streameval.client._delivery import delivery as delivery_module
 from streameval.client._delivery.delivery import FlushWait
 from streameval.client._delivery.spool import MAGIC, is_spool, read_spool, write_spool
 from streameval.v1 import ingest_pb2
-from streameval_server._model.server_settings import Settings
+from streameval_server import Settings
 from streameval_server.testing import running_server
 
 

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from streameval import Evaluator, InvalidInputError
-from streameval._time.windowed import WindowedEvaluator
+from streameval import Evaluator, InvalidInputError, WindowedEvaluator
 from streameval.client import Client, MergeState, UnavailableError
-from streameval_server._model.server_settings import Settings
+from streameval_server import Settings
 from streameval_server.testing import running_server
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ import trustme
 from streameval import InvalidInputError
 from streameval._common.addresses import is_local
 from streameval.client import AccessError, Client, RowsLostError, UnavailableError
-from streameval_server import Settings
-from streameval_server._security.tokens import create_token
+from streameval_server import Settings, create_token
 from streameval_server.testing import running_server
 
 from .security import Certificates, secured

@@ -19,7 +19,7 @@ from streameval.client import (
     PreconditionError,
 )
 from streameval.client._buffer import clock as _clock
-from streameval_server._model.server_settings import Settings
+from streameval_server import Settings
 from streameval_server.testing import running_server
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from streameval.client import Client, ClosedError, NotFoundError, UnavailableError
-from streameval_server._model.server_settings import Settings
+from streameval_server import Settings
 from streameval_server.testing import running_server
 
 

@@ -15,10 +15,8 @@ from streameval import Evaluator, InvalidInputError, LabelJoiner
 from streameval.client import Client, InvalidRequestError, RowsLostError
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2
-from streameval_server._log.data_directory import LOG_NAME
-from streameval_server._model.limits import Limits
-from streameval_server._model.server_settings import Settings
-from streameval_server.maintenance import verify
+from streameval_server import Limits, Settings
+from streameval_server.maintenance import LOG_NAME, verify
 from streameval_server.testing import running_server
 
 from .conftest import Wire, failure

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streameval._metric_registry import Place
 from streameval.client import Client, InvalidRequestError, PreconditionError
-from streameval_server._log.data_directory import LOG_NAME
-from streameval_server._model.limits import Limits
-from streameval_server._model.server_settings import Settings
-from streameval_server.maintenance import verify
+from streameval.statistics import Place
+from streameval_server import Limits, Settings
+from streameval_server.maintenance import LOG_NAME, verify
 from streameval_server.testing import running_server
 
 from ..commands import report_of

@@ -22,10 +22,8 @@ pytest.importorskip("jmespath", reason="needs the extra payloads")
 pytest.importorskip("httpx", reason="needs the tests' requirements")
 import httpx
 
-from streameval import Evaluator, InvalidInputError
+from streameval import Evaluator, InvalidInputError, LabelJoiner, WindowedEvaluator
 from streameval._common.names import check_ids
-from streameval._joining.label_joiner import LabelJoiner
-from streameval._time.windowed import WindowedEvaluator
 from streameval.client import Client
 from streameval.payloads import Event, PayloadMapping, read_log_records, read_rows
 from streameval_server.testing import running_service
@@ -454,7 +452,7 @@ def test_kafka() -> None:
 @pytest.fixture(scope="module")
 def service() -> Iterator[tuple[httpx.Client, str]]:
     """Yield a client of a server's HTTP, and the address of its gRPC."""
-    from streameval_server._model.server_settings import Settings
+    from streameval_server import Settings
 
     mappings = tuple(
         PayloadMapping.of({"preset": "ndjson", "stream": f"http/{kind}", "types": [kind]})

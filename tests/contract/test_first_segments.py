@@ -24,7 +24,7 @@ from streameval.client._delivery.numbered_upload import NumberedUpload
 from streameval.client._wire.credentials import Credentials
 from streameval.client._wire.transport import Transport
 from streameval.v1 import ingest_pb2
-from streameval_server._model.server_settings import Settings
+from streameval_server import Settings
 from streameval_server.testing import running_server, running_service
 
 if TYPE_CHECKING:

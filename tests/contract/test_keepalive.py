@@ -14,8 +14,7 @@ import pytest
 from grpc._cython import cygrpc
 
 from streameval.client._wire.transport import _OPTIONS
-from streameval_server._grpc.server import Server
-from streameval_server._model.server_settings import Settings
+from streameval_server import Server, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

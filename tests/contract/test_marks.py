@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from streameval.cli._app import app
 from streameval.client import AccessError, Client, InvalidRequestError, NotFoundError
 from streameval_server import Settings, create_token
 from streameval_server.testing import running_service
+
+from ..commands import app
 
 if TYPE_CHECKING:
     from pathlib import Path

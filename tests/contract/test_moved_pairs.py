@@ -8,12 +8,11 @@ import grpc
 import pytest
 
 pytest.importorskip("typer", reason="needs the extra cli")
-from streameval._common.frame import Frame
 from streameval.client import Client
+from streameval.kernel import Frame
 from streameval.v1 import admin_pb2, ingest_pb2, pair_pb2, stream_pb2
 from streameval_server import Limits
-from streameval_server._log.data_directory import LOG_NAME
-from streameval_server.maintenance import replay_until, verify
+from streameval_server.maintenance import LOG_NAME, replay_until, verify
 from streameval_server.testing import running_server
 
 from ..commands import outcome as run

@@ -13,7 +13,6 @@ import pytest
 
 pytest.importorskip("typer", reason="needs the extra cli")
 from streameval import compare_paired
-from streameval._metric_registry import Place
 from streameval.client import (
     AlreadyExistsError,
     AsyncClient,
@@ -21,6 +20,7 @@ from streameval.client import (
     InvalidRequestError,
     NotFoundError,
 )
+from streameval.statistics import Place
 from streameval_server.testing import running_server
 
 from ..commands import outcome as run

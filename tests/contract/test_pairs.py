@@ -15,7 +15,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from streameval import PairedEvaluator, compare_paired
 from streameval.v1 import ingest_pb2, pair_pb2, pair_pb2_grpc, stream_pb2, types_pb2
-from streameval_server._model.server_settings import Settings
+from streameval_server import Settings
 from streameval_server._state.pairs import pair_panes
 from streameval_server.testing import running_service
 

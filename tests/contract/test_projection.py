@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from streameval.cli._app import app
 from streameval.client import Client, InvalidRequestError, PreconditionError
-from streameval_server._model.server_settings import Settings
+from streameval_server import Settings
 from streameval_server.testing import running_service
 
-from ..commands import CommandRunner, report_of
+from ..commands import CommandRunner, app, report_of
 from ..late_labels import write_late_labels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from streameval_server._service.service import Addresses
+    from streameval_server import Addresses
 
 DAY = timedelta(days=1)
 STREAM = "late/v1"

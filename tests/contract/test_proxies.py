@@ -26,7 +26,7 @@ from ..pages import codes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from streameval_server._service.service import Addresses
+    from streameval_server import Addresses
 
 PAGE = Path(__file__).parents[2] / "docs" / "proxies.md"
 PAGE_SERVER = "127.0.0.1:50051"

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator, Snapshot, WindowedEvaluator
-from streameval._metric_registry import Place
 from streameval.client import Client
+from streameval.statistics import Place
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import query_pb2, stream_pb2, types_pb2
-from streameval_server._model.server_settings import Settings
+from streameval_server import Settings
 from streameval_server.testing import running_server
 
 from .conftest import Wire, failure, selection, send

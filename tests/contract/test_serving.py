@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 
 from streameval import Evaluator
-from streameval._metric_registry import Place
+from streameval.statistics import Place
 from streameval.v1 import ingest_pb2, query_pb2, stream_pb2, types_pb2
 from streameval_server import Limits, Settings
 from streameval_server._grpc import server

@@ -19,9 +19,8 @@ from google.protobuf.duration_pb2 import Duration
 from streameval import InvalidInputError
 from streameval.client import AsyncClient, Client, InvalidRequestError
 from streameval.v1 import overview_pb2
-from streameval_server import Settings
+from streameval_server import Settings, create_token
 from streameval_server._queries import stream_summary, summary_table
-from streameval_server._security.tokens import create_token
 from streameval_server.testing import running_server, running_service
 
 from .conftest import Wire, failure

@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
-from streameval._metric_registry import Place
 from streameval.client import Client, InvalidRequestError, PreconditionError
-from streameval_server._log.data_directory import LOG_NAME
-from streameval_server._model.limits import Limits
-from streameval_server._model.server_settings import Settings
-from streameval_server.maintenance import verify
+from streameval.statistics import Place
+from streameval_server import Limits, Settings
+from streameval_server.maintenance import LOG_NAME, verify
 from streameval_server.testing import running_server
 
 if TYPE_CHECKING:

@@ -137,7 +137,7 @@ def serve(connection: socket.socket) -> list[str] | None:
 
 def main() -> None:
     """Import the server, then serve; a fork runs its command."""
-    from streameval._common.grpc_log import silence_grpc_log
+    from streameval.checks import silence_grpc_log
 
     silence_grpc_log()
     import streameval_server._service.serve

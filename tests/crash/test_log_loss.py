@@ -16,7 +16,7 @@ import pytest
 
 from streameval.client import Client, ClientError, RowsLostError
 from streameval.v1 import admin_pb2, admin_pb2_grpc
-from streameval_server._log.data_directory import LOG_NAME
+from streameval_server.maintenance import LOG_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

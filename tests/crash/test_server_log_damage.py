@@ -21,11 +21,11 @@ import numpy as np
 import pytest
 
 from streameval.v1 import ingest_pb2 as pb
+from streameval_server import Limits
 from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.session import IngestSession
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.errors import StorageError
-from streameval_server._model.limits import Limits
 
 NOW = 1_800_000_000_000_000
 LIMITS = Limits()

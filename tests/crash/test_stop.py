@@ -11,10 +11,9 @@ import pytest
 import trustme
 
 from streameval.client import Client
-from streameval_server import Settings
+from streameval_server import Limits, Settings
 from streameval_server._core.recovery import open_core
 from streameval_server._log.sqlite import SqliteStorage
-from streameval_server._model.limits import Limits
 
 from .test_kill import Load
 

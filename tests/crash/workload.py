@@ -19,6 +19,7 @@ from google.protobuf.message import Message
 from streameval import Evaluator
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import pair_pb2, stream_pb2
+from streameval_server import Limits
 from streameval_server._batch.merge import MergeInbox
 from streameval_server._core.catalog import settings_in
 from streameval_server._core.committer import CommitterState
@@ -29,7 +30,6 @@ from streameval_server._log import checkpoint
 from streameval_server._log.storage import MemoryStorage, Storage
 from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.errors import RequestError
-from streameval_server._model.limits import Limits
 from streameval_server._model.mark import MarkChange
 from streameval_server._state.pairs.pair_file import PairFile, PairImport
 from streameval_server._state.stream_file import StreamFile

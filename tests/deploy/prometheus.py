@@ -23,7 +23,7 @@ from .monitoring import ALERTMANAGER, DEPLOY, RULES, filled_in
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from streameval_server._service.service import Addresses
+    from streameval_server import Addresses
 
     from ..http_receiver import Receiver
 

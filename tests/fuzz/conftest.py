@@ -22,8 +22,7 @@ from grpc_status import rpc_status
 
 from streameval import Evaluator
 from streameval.v1 import admin_pb2, ingest_pb2, pair_pb2, query_pb2, stream_pb2, types_pb2
-from streameval_server._model.limits import Limits
-from streameval_server._model.server_settings import Settings
+from streameval_server import Limits, Settings
 from streameval_server.testing import running_server
 
 if TYPE_CHECKING:

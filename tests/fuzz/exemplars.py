@@ -26,10 +26,10 @@ from streameval.v1 import (
     stream_pb2,
     types_pb2,
 )
+from streameval_server import Limits
 from streameval_server._core.recovery import open_core
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.storage import MemoryStorage
-from streameval_server._model.limits import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,12 +21,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streameval.cli import _auc
-from streameval.cli._app import app
 from streameval.cli._errors import one_line
 from streameval.cli._files import FileError
 from streameval.cli._rows import FileColumns, read_rows
 
-from ..commands import CommandRunner
+from ..commands import CommandRunner, app
 
 SCORES, LABELS = np.array([0.9, 0.2, 0.7]), np.array([1, 0, 1])
 NDJSON = (

@@ -15,6 +15,7 @@ import zlib
 import pytest
 
 from streameval.v1 import stream_pb2
+from streameval_server import Limits
 from streameval_server._core.recovery import open_core
 from streameval_server._ingest.session import IngestSession
 from streameval_server._ingest.unary_call import UnaryCall
@@ -22,7 +23,6 @@ from streameval_server._log.checkpoint import FORMAT, Manifest
 from streameval_server._log.rows import LogRow, checksum
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.errors import StorageError
-from streameval_server._model.limits import Limits
 
 LIMITS = Limits()
 INTEGERS = (0, 1, 2, 3, 4, 5, 6, 7, 99, -1, 2**31, 2**62, 2**63 - 1, -(2**63))

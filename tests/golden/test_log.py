@@ -18,10 +18,10 @@ from unittest.mock import patch
 
 import pytest
 
+from streameval_server import Limits
 from streameval_server._core.committer import Committer
 from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._log.sqlite import SqliteStorage
-from streameval_server._model.limits import Limits
 
 DATA = Path(__file__).parent / "data"
 LOG, STATE = DATA / "log-1.db", DATA / "log-1.json"

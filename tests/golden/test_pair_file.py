@@ -11,10 +11,10 @@ from pathlib import Path
 from streameval import compare_paired
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import pair_pb2, stream_pb2
+from streameval_server import Limits
 from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.storage import MemoryStorage
-from streameval_server._model.limits import Limits
 from streameval_server._queries.pair_answer import pair_comparison
 from streameval_server._queries.pair_request import parse_comparison
 from streameval_server._state.pairs.pair_file import PairFile, PairImport

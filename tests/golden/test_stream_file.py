@@ -10,10 +10,10 @@ from pathlib import Path
 
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2
+from streameval_server import Limits
 from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.storage import MemoryStorage
-from streameval_server._model.limits import Limits
 from streameval_server._state.stream_file import StreamFile
 
 NOW = 1_795_000_000_000_000

@@ -9,12 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from streameval._evaluator import Evaluator
+from streameval import Evaluator, LabelJoiner, WindowedEvaluator
 from streameval._joining import codec
-from streameval._joining.joiner import Joiner
-from streameval._joining.label_joiner import LabelJoiner
-from streameval._joining.rules import JoinSettings
-from streameval._time.windowed import WindowedEvaluator
+from streameval.kernel import Joiner, JoinSettings
 
 DATA = Path(__file__).parent / "data"
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

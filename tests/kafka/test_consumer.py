@@ -17,8 +17,7 @@ from streameval.client._delivery.numbered_upload import NumberedUpload
 from streameval.client._wire.transport import Transport
 from streameval.kafka._delivery import producer_name
 from streameval.kafka._piece_range import PieceRange
-from streameval_server import Settings
-from streameval_server._model.limits import Limits
+from streameval_server import Limits, Settings
 from streameval_server.testing import running_server
 
 from .conftest import DEAD_LETTERS, INGEST, LABELS, PREDICTIONS, consuming, wait_for

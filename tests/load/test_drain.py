@@ -11,9 +11,9 @@ import grpc
 import pytest
 
 from streameval.v1 import ingest_pb2, ingest_pb2_grpc, query_pb2, query_pb2_grpc, types_pb2
+from streameval_server import Limits
 from streameval_server._core.recovery import open_core
 from streameval_server._log.sqlite import SqliteStorage
-from streameval_server._model.limits import Limits
 
 from .conftest import batch, counted
 

@@ -15,8 +15,8 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from streameval.client import Client
+from streameval_server import create_token
 from streameval_server._grpc import open_requests
-from streameval_server._security.tokens import create_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable

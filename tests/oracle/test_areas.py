@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scipy.integrate import trapezoid
 from sklearn.metrics import average_precision_score, roc_auc_score
 
+from streameval import Evaluator
 from streameval._counts.groups import Groups
-from streameval._evaluator import Evaluator
 from streameval._metrics import pr_areas
 from streameval._metrics.areas import step_groups
 from streameval._metrics.pr_areas import auc_pr_value, average_precision_value

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streameval import OperatingPoints, dominates
 from streameval._metrics.hull import hull_vertices
-from streameval._metrics.operating_points import Curve, OperatingPoints
-from streameval._metrics.roc_pr_space import dominates
+from streameval._metrics.operating_points import Curve
 
 
 @st.composite

@@ -11,11 +11,8 @@ import pytest
 
 from streameval._joining import codec, id_cells
 from streameval._joining.id_cells import IdCells
-from streameval._joining.id_column import IdColumn
 from streameval._joining.id_dict import IdDict
-from streameval._joining.joiner import Joiner
-from streameval._joining.rules import JoinSettings
-from streameval._joining.table import JoinTable
+from streameval.kernel import IdColumn, Joiner, JoinSettings, JoinTable
 
 S = 1_000_000
 

@@ -10,11 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streameval._common.coverage import Coverage
-from streameval._common.errors import InvalidInputError
-from streameval._joining.joiner import Joiner
-from streameval._joining.rules import JoinSettings
-from streameval._time.effects import COVERAGE, Effect
+from streameval import Coverage, InvalidInputError
+from streameval._time.effects import COVERAGE
+from streameval.kernel import Effect, Joiner, JoinSettings
 
 S = 1_000_000
 IDS = st.sampled_from([b"a", b"b", b"c", b"d"])

@@ -15,17 +15,17 @@ from unittest import mock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from streameval._common.names import OTHER_VALUE
-from streameval._time.effects import COVERAGE, Effect
-from streameval._time.panes import Grid
+from streameval._time.effects import COVERAGE
+from streameval.checks import OTHER_VALUE
+from streameval.kernel import Effect, Grid
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2, types_pb2
+from streameval_server import Limits
 from streameval_server._core.engine import Engine
 from streameval_server._core.entries import Entry
 from streameval_server._core.replay import entry_of
 from streameval_server._log.checkpoint import LazyParts
 from streameval_server._log.rows import Format, Kind, LogRow
-from streameval_server._model.limits import Limits
 from streameval_server._model.stream_settings import (
     HOUR_US,
     MINUTE_US,

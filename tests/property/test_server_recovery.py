@@ -22,6 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from streameval import Evaluator
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2
+from streameval_server import Limits
 from streameval_server._batch.merge import MergeInbox, stored_merge
 from streameval_server._core.catalog import settings_in
 from streameval_server._core.committer import CommitterState
@@ -32,7 +33,6 @@ from streameval_server._log.rows import Kind
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._log.storage import MemoryStorage
 from streameval_server._model.errors import RequestError, StorageError
-from streameval_server._model.limits import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

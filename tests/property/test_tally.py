@@ -9,15 +9,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from streameval import Evaluator
 from streameval._counts import additions, tally
 from streameval._counts import cell_layout as layout
 from streameval._counts.cell_layout import Layout, Span, cell_keys
-from streameval._counts.resolution import MAX_BITS, quantise
-from streameval._counts.state import State
-from streameval._counts.tally import Tally
-from streameval._counts.unsorted_cases import UnsortedCases
-from streameval._evaluator import Evaluator
-from streameval_server._model.limits import Limits
+from streameval._counts.resolution import MAX_BITS
+from streameval.kernel import State, Tally, UnsortedCases, quantise
+from streameval_server import Limits
 from streameval_server._model.rows import LabelRows, PredictionRows
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import DEFAULTS
@@ -25,8 +23,7 @@ from streameval_server._state.counting.counts import StreamCounts
 from streameval_server._state.stream_state import StreamState
 
 if TYPE_CHECKING:
-    from streameval._counts.lazy_counts import LazyCounts
-    from streameval._counts.resolution import Scale
+    from streameval.kernel import LazyCounts, Scale
 
 MINUTE = 60_000_000
 NOW = 1_000 * MINUTE

@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streameval import Evaluator
 from streameval._counts import merge as sums
-from streameval._counts.state import State
 from streameval._counts.stored_counts import pack
-from streameval._evaluator import Evaluator
 from streameval._time import window_cache
-from streameval._time.window_cache import WindowCache
+from streameval.kernel import State, WindowCache
 
 SCORES = st.floats(-4, 4, width=16)
 CASES = st.lists(st.tuples(st.booleans(), SCORES), max_size=12)

@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 import pytest
 
-from streameval._counts.lazy_counts import LazyCounts
+from streameval import Evaluator
 from streameval._counts.stored_counts import pack
-from streameval._evaluator import Evaluator
-from streameval._time.panes import Grid
+from streameval.kernel import Grid, LazyCounts
 from streameval.v1 import stream_pb2
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._model.stream_settings import StreamSettings

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval import Evaluator
-from streameval._metric_registry import Place
 from streameval._time import window_cache
+from streameval.statistics import Place
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._queries.convert import points_message
 from streameval_server._queries.curves import curve, parse_curve_request, state

@@ -10,8 +10,8 @@ from google.protobuf.duration_pb2 import Duration
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streameval._metric_registry import Place
-from streameval._uncertainty.compare import compare, holm
+from streameval import compare, holm
+from streameval.statistics import Place
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import Code
 from streameval_server._queries.comparison import comparison, parse_comparison_request

@@ -9,7 +9,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from streameval import Evaluator, compare
-from streameval._metric_registry import Place
+from streameval.statistics import Place
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import Code
 from streameval_server._queries.comparison import comparison, parse_comparison_request

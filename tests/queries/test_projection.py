@@ -7,16 +7,15 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from streameval import LabelJoiner, WindowedEvaluator
-from streameval._projection.projection import Projection
+from streameval import LabelJoiner, Projection, WindowedEvaluator
 from streameval.client._wire.decode import read_snapshot
 from streameval.v1 import query_pb2, types_pb2
+from streameval_server import Limits
 from streameval_server._core.engine import Engine
 from streameval_server._core.entries import Entry
 from streameval_server._log.checkpoint import LazyParts
 from streameval_server._log.rows import Kind
 from streameval_server._model.errors import RequestError
-from streameval_server._model.limits import Limits
 from streameval_server._model.rows import CaseRows, LabelRows, PredictionRows
 from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._queries import query_engine

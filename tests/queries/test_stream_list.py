@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from streameval._metric_registry import BY_NAME
+from streameval.statistics import BY_NAME
 from streameval.v1 import alarm_pb2, overview_pb2
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._queries import summary_table

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streameval.client import ClientError, FencedError, RowsLostError, UnavailableError
 from streameval.client._buffer.buffer import Buffer
 from streameval.client._buffer.case_verbs import CaseVerbs
 from streameval.client._buffer.id_verbs import IdVerbs
 from streameval.client._delivery.delivery import Delivery
 from streameval.client._delivery.sender import Phase, Sender
 from streameval.client._delivery.statistics import read_statistics
-from streameval.client._errors import ClientError, FencedError, RowsLostError, UnavailableError
 
 from .network import Connection
 from .world import Process, S

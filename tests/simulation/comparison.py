@@ -20,8 +20,8 @@ from .oracle import MISSED_CLUSTER, UNIT, cell, cluster_cell, cluster_of, group_
 from .pair_oracle import compare_pairs
 
 if TYPE_CHECKING:
-    from streameval._counts.state import State
-    from streameval._evaluator import Evaluator
+    from streameval import Evaluator
+    from streameval.kernel import State
     from streameval_server._core.engine import Engine
     from streameval_server._state.counting.coverage import PaneCoverage
     from streameval_server._state.views import StreamView

@@ -16,11 +16,10 @@ from typing import Any
 from unittest import mock
 
 from streameval._counts import tally
-from streameval._counts.tally import Tally
 from streameval._joining import joiner, rules
-from streameval._joining.joiner import Joiner
 from streameval.client._buffer.buffer import Buffer
 from streameval.client._delivery.sender import Sender
+from streameval.kernel import Joiner, Tally
 from streameval_server._core import catalog, recovery, transaction
 from streameval_server._core.committer import Committer
 from streameval_server._core.engine import Engine

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from streameval.client._errors import ClientError, UnavailableError, error_for
+from streameval.client import ClientError, UnavailableError
+from streameval.client._errors import error_for
 from streameval.v1 import ingest_pb2
 from streameval_server._ingest.session import IngestSession
 from streameval_server._model.errors import RequestError

@@ -13,7 +13,7 @@ import zlib
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from streameval._time.panes import Grid
+from streameval.kernel import Grid
 from streameval.v1 import ingest_pb2, pair_pb2, stream_pb2
 from streameval_server._log.rows import STREAMED, Kind
 from streameval_server._model.pair_settings import PairCreation
@@ -24,8 +24,8 @@ from .pair_oracle import PairOracle
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from streameval_server import Limits
     from streameval_server._log.rows import LogRow
-    from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
 
 SECOND_US = 1_000_000

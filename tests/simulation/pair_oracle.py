@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from streameval._time.panes import Grid
+from streameval.kernel import Grid
 
 if TYPE_CHECKING:
-    from streameval._uncertainty.pair_counts import PairCounts
+    from streameval.statistics import PairCounts
     from streameval.v1 import ingest_pb2
     from streameval_server._core.engine import Engine
     from streameval_server._model.pair_settings import PairSettings

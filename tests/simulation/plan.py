@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streameval_server._model.limits import Limits
+from streameval_server import Limits
 
 if TYPE_CHECKING:
     import random

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from streameval.client._errors import UnavailableError
+from streameval.client import UnavailableError
 from streameval_server._batch.merge import MergeInbox
 from streameval_server._core.catalog import is_merged, settings_in
 from streameval_server._core.committer import CommitterState

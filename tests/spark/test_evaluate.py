@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator, InvalidInputError
-from streameval._metric_registry import Place
+from streameval.statistics import Place
 
 from .conftest import counted, frame, fraud, write_json
 

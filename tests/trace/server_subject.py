@@ -10,6 +10,7 @@ from google.protobuf.json_format import ParseDict
 from streameval import Evaluator
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import pair_pb2, query_pb2, stream_pb2, types_pb2
+from streameval_server import Limits
 from streameval_server._batch.merge import MergeInbox
 from streameval_server._core.catalog import settings_in
 from streameval_server._core.recovery import open_core
@@ -18,7 +19,6 @@ from streameval_server._ingest.unary_call import UnaryCall, info_message
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.errors import Code, RequestError
-from streameval_server._model.limits import Limits
 from streameval_server._model.mark import MarkChange
 from streameval_server._queries.alarms import status_message
 from streameval_server._queries.comparison import comparison, parse_comparison_request

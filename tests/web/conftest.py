@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
-    from streameval_server._service.service import Addresses
+    from streameval_server import Addresses
 
 IN_MEMORY = Settings(listen="127.0.0.1:0", memory=True)
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from streameval_server import Settings
+from streameval_server import Settings, create_token
 from streameval_server._security.rules import rule_of
-from streameval_server._security.tokens import create_token
 from streameval_server._web.routes import ROUTES, Answer, Route
 from streameval_server._web.security_headers import HEADERS, allowed_hosts
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from streameval_server import Settings
-from streameval_server._security.tokens import create_token
+from streameval_server import Settings, create_token
 from streameval_server._web import events as events_module
 from streameval_server.testing import running_service
 

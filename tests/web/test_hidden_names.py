@@ -8,9 +8,8 @@ import grpc
 import pytest
 
 from streameval.v1 import mark_pb2, pair_pb2, query_pb2, stream_pb2, types_pb2
-from streameval_server import Settings
+from streameval_server import Settings, create_token
 from streameval_server._security.rules import RULES
-from streameval_server._security.tokens import create_token
 from streameval_server._web.routes import ROUTES
 
 from ..fuzz import exemplars

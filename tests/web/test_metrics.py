@@ -16,11 +16,10 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from prometheus_client.parser import text_string_to_metric_families
 
-from streameval._metric_registry import Place
+from streameval.statistics import Place
 from streameval.v1 import admin_pb2, pair_pb2, query_pb2, stream_pb2, types_pb2
-from streameval_server import Limits, Settings
+from streameval_server import Limits, Settings, create_token
 from streameval_server._model.errors import Code, RequestError
-from streameval_server._security.tokens import create_token
 from streameval_server._web import metrics, pair_metrics, stream_metrics
 from streameval_server._web.pair_metrics import SERIES_A_PAIR, PairReadings, pair_families
 from streameval_server._web.projection_metrics import SERIES_A_PROJECTION

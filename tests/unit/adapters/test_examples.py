@@ -41,8 +41,8 @@ def test_hosts_stay_out() -> None:
 def test_areas_are_the_snapshot_s() -> None:
     """An area has the name and the value that a snapshot gives it."""
     from streameval import Evaluator
-    from streameval._metric_registry import Place
     from streameval.adapters._areas import area_of
+    from streameval.statistics import Place
 
     ev = Evaluator()
     ev.add_cases(labels=[1, 0, 1, 0, 0], scores=[0.9, 0.7, 0.4, 0.1, 0.4])

@@ -17,11 +17,10 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from streameval import evaluate_by
 from streameval.cli import _output
-from streameval.cli._app import app
 from streameval.client import Client
 from streameval_server.testing import running_server
 
-from ...commands import run
+from ...commands import app, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,9 +10,7 @@ import pytest
 
 pytest.importorskip("typer", reason="needs the extra cli")
 pytest.importorskip("jmespath", reason="needs the extra payloads")
-from streameval.cli._app import app
-
-from ...commands import CommandRunner
+from ...commands import CommandRunner, app
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,13 +16,12 @@ pytest.importorskip("typer", reason="needs the extra cli")
 import trustme
 import typer.main
 
-from streameval.cli._app import app
 from streameval_server import Settings
 from streameval_server._security.tokens import read_tokens
 from streameval_server._service.configuration import FLAGS, flag_of
 from streameval_server.testing import running_server
 
-from ...commands import CommandRunner
+from ...commands import CommandRunner, app
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

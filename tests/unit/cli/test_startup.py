@@ -14,12 +14,11 @@ pytest.importorskip("typer", reason="needs the extra cli")
 
 from streameval import __version__
 from streameval.cli import _health
-from streameval.cli._app import app
 from streameval.cli._connection import ConnectionOptions, current_connection
 from streameval.cli._probe import run_probe
 from streameval_server.testing import running_server
 
-from ...commands import CommandRunner
+from ...commands import CommandRunner, app
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,10 +12,10 @@ pytest.importorskip("typer", reason="needs the extra cli")
 import typer.main
 
 from streameval._common.spans import format_span, parse_span
-from streameval.cli._app import app
 from streameval.v1 import stream_pb2
 from streameval_server.testing import running_server
 
+from ...commands import app
 from ...commands import outcome as run
 
 if TYPE_CHECKING:

@@ -24,21 +24,20 @@ import numpy as np
 import pyte
 from rich.console import Console
 
-from streameval._metric_registry import Place
-from streameval.cli._app import app
 from streameval.cli._list_reading import ORDERS, ListQuery, Reading
 from streameval.cli._list_table import FrameState, frame
 from streameval.cli._output import out
 from streameval.client import Client, StreamSummary
 from streameval.client._wire.decode import read_snapshot
 from streameval.client._wire.summaries import RankedStreams
+from streameval.statistics import Place
 from streameval.v1 import types_pb2
 from streameval_server import Settings
 from streameval_server._queries.summary_order import DEFAULT_ORDER as SERVER_DEFAULT_ORDER
 from streameval_server._queries.summary_order import ORDERS as SERVER_ORDERS
 from streameval_server.testing import running_server
 
-from ...commands import CommandRunner
+from ...commands import CommandRunner, app
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,7 +9,7 @@ import pytest
 
 from streameval import Evaluator
 from streameval._counts import accumulator
-from streameval._counts.state import State
+from streameval.kernel import State
 
 ROWS = 70_000
 """Enough for a merge within the call that adds them."""

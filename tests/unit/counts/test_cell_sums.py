@@ -10,11 +10,10 @@ from streameval._counts import cell_layout as layout
 from streameval._counts import steps
 from streameval._counts.cell_sums import CellSums, sum_cells
 from streameval._counts.codec import encode_evaluator
-from streameval._counts.multiset import ScoreCounts
-from streameval._counts.resolution import largest_bits, quantise
-from streameval._counts.run import Run, merge_runs
-from streameval._counts.state import State, at_resolution
-from streameval._counts.stored_counts import StoredCounts
+from streameval._counts.resolution import largest_bits
+from streameval._counts.run import merge_runs
+from streameval._counts.state import at_resolution
+from streameval.kernel import Run, ScoreCounts, State, StoredCounts, quantise
 
 LARGEST = np.finfo(np.float64).max
 EDGES = [0.0, 5e-324, -5e-324, 1e-300, -1e-300, 0.5, -0.5, 1.0, -1.0, LARGEST, -LARGEST]

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from streameval._common.arrays import FloatArray
-from streameval._counts.cell_layout import cell_edges, cell_keys
+from streameval._counts.cell_layout import cell_keys
 from streameval._counts.cluster_cells import cell_numbers, coarse_numbers
-from streameval._counts.resolution import MAX_BITS, Scale, quantise
+from streameval._counts.resolution import MAX_BITS
+from streameval.kernel import Scale, cell_edges, quantise
 
 BITS = (1, 4, 5, 6, 8, 12, 14, 15, 20, 30, 40, 50, 51, 52, 53)
 

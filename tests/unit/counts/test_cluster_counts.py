@@ -27,10 +27,9 @@ from streameval._counts.cluster_keys import (
     cluster_checksum,
     cluster_checksums,
     group_of,
-    groups_of,
 )
-from streameval._counts.resolution import quantise
 from streameval._counts.run import NegativeCountError
+from streameval.kernel import groups_of, quantise
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

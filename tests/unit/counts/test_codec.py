@@ -11,9 +11,8 @@ import zlib
 import numpy as np
 import pytest
 
-from streameval._common.errors import CorruptStateError
+from streameval import CorruptStateError, Evaluator
 from streameval._counts import codec, state_head
-from streameval._evaluator import Evaluator
 
 
 def small_evaluator() -> Evaluator:

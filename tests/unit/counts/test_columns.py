@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from streameval._common.errors import InvalidInputError
+from streameval import InvalidInputError
 from streameval._counts.columns import (
     check_columns,
     check_count,
@@ -14,8 +14,8 @@ from streameval._counts.columns import (
     check_label,
     check_labels,
     check_score,
-    check_scores,
 )
+from streameval.kernel import check_scores
 
 NAN = float("nan")
 

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 
 from streameval import Evaluator
 from streameval._counts.layered_run import with_added
-from streameval._counts.multiset import ScoreCounts
-from streameval._counts.run import Run
-from streameval._counts.state import State
+from streameval.kernel import Run, ScoreCounts, State
 
 CASES = st.lists(
     st.tuples(st.booleans(), st.sampled_from([-2.0, -0.0, 0.1, 0.5, 0.75, 3.0]), st.integers(1, 3))

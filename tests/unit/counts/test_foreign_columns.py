@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from streameval._common.errors import InvalidInputError
-from streameval._counts.columns import check_columns, check_counts, check_labels, check_scores
-from streameval._evaluator import Evaluator
+from streameval import Evaluator, InvalidInputError
+from streameval._counts.columns import check_columns, check_counts, check_labels
+from streameval.kernel import check_scores
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,8 +8,7 @@ import pytest
 from streameval import Evaluator
 from streameval._counts import layered_run
 from streameval._counts.layered_run import LayeredRun, with_added
-from streameval._counts.multiset import ScoreCounts
-from streameval._counts.run import Run
+from streameval.kernel import Run, ScoreCounts
 
 
 @pytest.fixture(autouse=True)

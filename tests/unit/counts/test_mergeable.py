@@ -8,7 +8,8 @@ import pytest
 
 from streameval import Evaluator, InvalidInputError
 from streameval._counts.exact import MAX_TOTAL
-from streameval._counts.merge import check_mergeable, merge_states
+from streameval._counts.merge import check_mergeable
+from streameval.kernel import merge_states
 
 
 def state(count: int = 1, score: float = 0.5, **settings):

@@ -5,8 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from streameval._counts.multiset import ScoreCounts
-from streameval._counts.run import NegativeCountError, Run, merge_runs
+from streameval._counts.run import NegativeCountError, merge_runs
+from streameval.kernel import Run, ScoreCounts
 
 
 def run_of(counts: dict[float, int]) -> Run:

@@ -13,12 +13,16 @@ from hypothesis import strategies as st
 
 from streameval import Evaluator
 from streameval._counts import cell_sums, merge
-from streameval._counts.codec import decode_evaluator, encode_evaluator
-from streameval._counts.merge import merge_states
-from streameval._counts.multiset import ScoreCounts
-from streameval._counts.resolution import Scale
-from streameval._counts.state import State
-from streameval._counts.stored_counts import StoredCounts, cells_of, pack
+from streameval._counts.codec import encode_evaluator
+from streameval._counts.stored_counts import cells_of, pack
+from streameval.kernel import (
+    Scale,
+    ScoreCounts,
+    State,
+    StoredCounts,
+    decode_evaluator,
+    merge_states,
+)
 
 EXTREMES = [0.0, -0.0, 5e-324, -5e-324, 1.7976931348623157e308, -1.7976931348623157e308]
 SCORES = st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(EXTREMES))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streameval._common.errors import InvalidInputError
+from streameval import InvalidInputError
 from streameval._counts import resolution
 from streameval._counts.keys import to_key
 from streameval._counts.resolution import (
@@ -19,9 +19,9 @@ from streameval._counts.resolution import (
     MIN_BITS,
     are_lower_edges,
     largest_bits,
-    quantise,
     upper_edge,
 )
+from streameval.kernel import quantise
 
 LARGEST = np.finfo(np.float64).max
 TINY = 5e-324

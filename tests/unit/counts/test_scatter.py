@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from streameval._counts import cell_layout as layout
-from streameval._counts.resolution import quantise
-from streameval._counts.run import Run
-from streameval._counts.scatter import rank_cells
+from streameval.kernel import Run, quantise, rank_cells
 
 LARGEST = np.finfo(np.float64).max
 EDGES = [0.0, 5e-324, -5e-324, 1e-300, -1e-300, 0.5, -0.5, 1.0, -1.0, LARGEST, -LARGEST]

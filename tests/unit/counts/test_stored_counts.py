@@ -11,12 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streameval import CorruptStateError, Evaluator
-from streameval._counts.codec import decode_evaluator, encode_evaluator
-from streameval._counts.merge import merge_states
-from streameval._counts.state import State
-from streameval._counts.stored_counts import (
-    StoredCounts,
-)
+from streameval._counts.codec import encode_evaluator
+from streameval.kernel import State, StoredCounts, decode_evaluator, merge_states
 
 EXTREMES = [0.0, -0.0, 5e-324, -5e-324, 1.7976931348623157e308, -1.7976931348623157e308]
 SCORES = st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(EXTREMES))

@@ -7,8 +7,7 @@ import pytest
 
 from streameval import Evaluator
 from streameval._counts import merge
-from streameval._counts.merge import merge_states
-from streameval._counts.state import State
+from streameval.kernel import State, merge_states
 
 
 def panes(seed: int, *, scale: str, max_cells: int | None) -> list[State]:

@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 from streameval import DriftDetector, Evaluator, InvalidInputError, WindowedEvaluator
 from streameval._drift.engine import MAX_KEPT_ALARMS
-from streameval._drift.side_table import DriftRows, RowKind
+from streameval.statistics import DriftRows, RowKind
 
 from .streams import START, YEAR, Columns, cases, detector, feed, reference
 

@@ -9,15 +9,19 @@ import pytest
 
 from streameval import Evaluator
 from streameval._counts.cell_layout import cell_keys
-from streameval._counts.resolution import quantise
 from streameval._drift.band_index import BandIndex
 from streameval._drift.cell_residuals import MAX_TABLE_BITS, CellResiduals
-from streameval._drift.engine import DriftEngine
-from streameval._drift.frozen import FrozenReference
-from streameval._drift.reference import ReferenceCases
-from streameval._drift.settings import DriftSettings
-from streameval._drift.side_table import CellCases, DriftRows, RowKind
 from streameval._drift.watches import WatchRows, residual_units, side_values
+from streameval.kernel import quantise
+from streameval.statistics import (
+    CellCases,
+    DriftEngine,
+    DriftRows,
+    DriftSettings,
+    FrozenReference,
+    ReferenceCases,
+    RowKind,
+)
 
 ALL = ("ranking", "placement", "precision", "recall", "flagged", "calibration")
 

@@ -19,8 +19,7 @@ from streameval import (
     WindowedEvaluator,
 )
 from streameval._joining import codec
-from streameval._joining.joiner import Joiner
-from streameval._joining.rules import JoinSettings
+from streameval.kernel import Joiner, JoinSettings
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from streameval import Evaluator, PairedEvaluator, Snapshot, compare, functional
+from streameval import Confusion, Evaluator, PairedEvaluator, Snapshot, compare, functional
 from streameval import _metric_registry as registry
-from streameval._metric_registry import BY_NAME, METRICS, Place
-from streameval._metrics.confusion import Confusion
+from streameval._metric_registry import METRICS
 from streameval._metrics.shards import ShardPosition, shard_of
 from streameval._uncertainty.rules import ShareRule
 from streameval.client import AsyncClient, Client, Stream
+from streameval.statistics import BY_NAME, Place
 from streameval.v1.types_pb2 import UndefinedReason
 from streameval_server._queries.metrics import MetricSelection, metric_messages
 from streameval_server._web.metric_table import metrics_module

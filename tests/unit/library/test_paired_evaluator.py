@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from streameval import Evaluator, InvalidInputError
+from streameval import Evaluator, InvalidInputError, PairedEvaluator
 from streameval import _paired_evaluator as pairs
-from streameval._metric_registry import Place
-from streameval._paired_evaluator import PairedEvaluator
 from streameval._uncertainty.estimates import rule_of
 from streameval._uncertainty.pair_variance import GridTooCoarseError, variance_of_difference
 from streameval._uncertainty.rules import Given
+from streameval.statistics import Place
 
 
 def cases(n=400, share=0.3, shift=(1.5, 1.0), agreement=0.8, seed=1):

@@ -18,8 +18,8 @@ from streameval import (
     compare,
     compare_paired,
 )
-from streameval._metric_registry import Place
 from streameval._uncertainty.student import anytime_quantile, count_for_evidence, e_value
+from streameval.statistics import Place
 
 
 def columns(n: int, shift_b: float, rng: np.random.Generator) -> dict[str, np.ndarray]:

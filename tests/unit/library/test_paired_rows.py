@@ -10,8 +10,9 @@ import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from streameval import Evaluator, InvalidInputError, PairedEvaluator, compare_paired
-from streameval._counts.cluster_keys import cluster_checksums, groups_of
-from streameval._metric_registry import Place
+from streameval._counts.cluster_keys import cluster_checksums
+from streameval.kernel import groups_of
+from streameval.statistics import Place
 
 FIGURES = {"auc_roc": roc_auc_score, "average_precision": average_precision_score}
 

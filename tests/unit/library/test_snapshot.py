@@ -9,7 +9,8 @@ import pickle
 import pytest
 
 from streameval import Evaluator, Snapshot
-from streameval._metric_registry import Place, reason_of
+from streameval._metric_registry import reason_of
+from streameval.statistics import Place
 
 
 def example(**settings) -> Evaluator:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from streameval._common.text_file import MAX_BYTES, read_file, read_text, read_toml
+from streameval._common.text_file import MAX_BYTES
+from streameval.checks import read_file, read_text, read_toml
 
 TEXT = "ü 東京\r\n"
 

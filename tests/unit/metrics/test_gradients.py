@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
-from streameval._metric_registry import BY_NAME, METRICS
+from streameval._metric_registry import METRICS
 from streameval._metrics.gradients import cells_of
 from streameval._metrics.rate_gradients import calibration_error_gradient
+from streameval.statistics import BY_NAME
 
 D = Decimal
 STEP = D(10) ** -15

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from streameval._common.errors import InvalidInputError
-from streameval._metrics.operating_points import OperatingPoints, precision_of
+from streameval import InvalidInputError, OperatingPoints
+from streameval._metrics.operating_points import precision_of
 
 SCORES = st.lists(st.sampled_from([-2.0, -1.5, 0.0, 0.25, 3.0, 1e300]), max_size=12)
 NONE = np.empty(0)

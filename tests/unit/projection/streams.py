@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streameval import Evaluator, LabelJoiner, Window, WindowedEvaluator
+from streameval import Evaluator, LabelJoiner, Projection, Window, WindowedEvaluator
 from streameval._projection.delay_panes import DelayPanes
-from streameval._projection.label_history import LabelHistory
 from streameval._projection.label_table import LabelTable
-from streameval._projection.projection import Projection
-from streameval._time.effects import Effect, Effects
-from streameval._time.panes import Grid
 from streameval._time.times import to_us
+from streameval.kernel import Effect, Effects, Grid
+from streameval.statistics import LabelHistory
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,15 +10,9 @@ import numpy as np
 import pytest
 
 from streameval import CorruptStateError
-from streameval._counts.resolution import quantise
-from streameval._projection.delay_counts import (
-    BUCKET_EDGES_US,
-    CELL_BITS,
-    NUM_BUCKETS,
-    DelayCounts,
-    DelayRows,
-)
-from streameval._time.effects import Effect
+from streameval._projection.delay_counts import BUCKET_EDGES_US, CELL_BITS, NUM_BUCKETS
+from streameval.kernel import Effect, quantise
+from streameval.statistics import DelayCounts, DelayRows
 
 
 def lives(seed: int, number: int = 60) -> list[tuple[int, float, int]]:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from streameval._metric_registry import BY_NAME
 from streameval._projection.delay_counts import BUCKET_EDGES_US, NUM_BUCKETS
 from streameval._projection.delay_model import NUM_BANDS, DelayModel
 from streameval._projection.estimate import (
@@ -21,6 +20,7 @@ from streameval._projection.estimate import (
 )
 from streameval._projection.goodness_of_fit import chi_square_tail
 from streameval._projection.label_table import LabelTable
+from streameval.statistics import BY_NAME
 
 from .streams import draw
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
-from streameval._counts.resolution import quantise
 from streameval._projection.delay_counts import CELL_BITS
 from streameval._projection.label_limits import PartlyLabelled, label_limits
+from streameval.kernel import quantise
 
 METRICS = [
     ("auc_roc", None),

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
-from streameval._counts.resolution import quantise
-from streameval._metric_registry import BY_NAME
 from streameval._sampling.cell_gradient import CellGradient, cell_gradient
+from streameval.kernel import quantise
+from streameval.statistics import BY_NAME
 
 CELLS = np.array([0.125, 0.25, 0.5, 0.625, 0.75])
 COUNTS = np.array([40, 30, 20, 10, 6])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from streameval.v1 import ingest_pb2 as pb
+from streameval_server import Limits
 from streameval_server._batch.decode import decode
 from streameval_server._model.errors import Refused, RefusedError
-from streameval_server._model.limits import Limits
 from streameval_server._model.stream_settings import DEFAULTS, StreamSettings
 
 LIMITS = Limits(max_batch_rows=8, max_batch_bytes=1000)

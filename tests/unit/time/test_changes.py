@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streameval._common.coverage import Coverage
-from streameval._evaluator import Evaluator
-from streameval._time.changes import Change, apply_one, rows_by_group
-from streameval._time.coverage import EDGES, CoverageCell, bands_of
-from streameval._time.effects import COVERAGE, Effect, Effects
+from streameval import Coverage, Evaluator
+from streameval._time.changes import apply_one
+from streameval._time.coverage import EDGES, bands_of
+from streameval._time.effects import COVERAGE
+from streameval.kernel import Change, CoverageCell, Effect, Effects, rows_by_group
 
 SCORES = st.sampled_from([-1e9, -2.5, -0.0, 1e-30, 0.3, 0.3001, 0.7, 1e12])
 HISTORY = st.lists(

@@ -11,15 +11,10 @@ from functools import partial
 import numpy as np
 import pytest
 
-from streameval._common.errors import CorruptStateError
-from streameval._evaluator import Evaluator
+from streameval import CorruptStateError, Evaluator, LabelJoiner, WindowedEvaluator
 from streameval._joining import codec
-from streameval._joining.joiner import Joiner
-from streameval._joining.label_joiner import LabelJoiner
-from streameval._joining.rules import JoinSettings
-from streameval._time.coverage import CoverageCell
 from streameval._time.evaluator_panes import EvaluatorPanes
-from streameval._time.windowed import WindowedEvaluator
+from streameval.kernel import CoverageCell, Joiner, JoinSettings
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from streameval._common.errors import InvalidInputError
+from streameval import Evaluator, InvalidInputError
 from streameval._counts.groups import Groups
-from streameval._counts.resolution import MAX_BITS, MIN_BITS, quantise
-from streameval._evaluator import Evaluator
-from streameval._metric_registry import BY_NAME, Place
+from streameval._counts.resolution import MAX_BITS, MIN_BITS
 from streameval._uncertainty.bounds import BoundsQueries, value_of_view
 from streameval._uncertainty.cell_orders import (
     hides_order,
     least_average_precision,
 )
+from streameval.kernel import quantise
+from streameval.statistics import BY_NAME, Place
 
 from .rankings import Ranking, every_order
 

@@ -9,10 +9,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from streameval import Evaluator, InvalidInputError, WindowedEvaluator, compare
-from streameval._metrics.confusion import Confusion
-from streameval._metrics.costs import ErrorCosts
+from streameval import Confusion, Evaluator, InvalidInputError, WindowedEvaluator, compare
 from streameval._uncertainty.error_costs import CostRule, error_shares
+from streameval.statistics import ErrorCosts
 
 stats = pytest.importorskip("scipy.stats")
 

@@ -13,18 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from streameval import Evaluator, InvalidInputError
-from streameval._metric_registry import BY_NAME, Place
+from streameval import Evaluator, Interval, InvalidInputError, compare, holm
 from streameval._uncertainty.area_rules import hidden_error
-from streameval._uncertainty.compare import (
-    MIN_P_VALUE,
-    compare,
-    holm,
-    p_value_of,
-    square_and_add,
-)
+from streameval._uncertainty.compare import MIN_P_VALUE, p_value_of, square_and_add
 from streameval._uncertainty.estimates import figure_of, rule_of
-from streameval._uncertainty.interval import Interval
 from streameval._uncertainty.limits import (
     Figure,
     auc_roc_limits,
@@ -34,6 +26,7 @@ from streameval._uncertainty.limits import (
 )
 from streameval._uncertainty.rules import Given
 from streameval._uncertainty.student import anytime_quantile, student_quantile
+from streameval.statistics import BY_NAME, Place
 
 AREAS = ("auc_roc", "auc_pr", "average_precision")
 NEEDS = {"threshold": 0.5, "cost_fp": 0.9, "cost_fn": 0.2}

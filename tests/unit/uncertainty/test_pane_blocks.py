@@ -10,12 +10,10 @@ import pytest
 from streameval import Evaluator
 from streameval._counts import cell_layout, steps
 from streameval._counts.cluster_cells import coarse_cells
-from streameval._counts.merge import merge_states
-from streameval._counts.multiset import ScoreCounts
-from streameval._counts.state import State
-from streameval._counts.stored_counts import StoredCounts, pack
+from streameval._counts.stored_counts import pack
 from streameval._uncertainty import pane_cells
 from streameval._uncertainty.pane_blocks import PaneBlocks
+from streameval.kernel import ScoreCounts, State, StoredCounts, merge_states
 
 
 def copies(states: list[State]) -> list[State]:

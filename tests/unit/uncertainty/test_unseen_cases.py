@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from streameval import Evaluator
-from streameval._metric_registry import BY_NAME
 from streameval._uncertainty import unseen_cases
 from streameval._uncertainty.estimates import limits_of
 from streameval._uncertainty.limits import Figure, auc_roc_limits, precision_limits
 from streameval._uncertainty.unseen_cases import with_unseen_cases
+from streameval.statistics import BY_NAME
 
 AREAS = ("auc_roc", "auc_pr", "average_precision")
 

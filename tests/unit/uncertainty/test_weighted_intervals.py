@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator, Interval
-from streameval._metric_registry import BY_NAME
 from streameval._metrics.gradients import cells_of
 from streameval._uncertainty.estimates import rule_of
 from streameval._uncertainty.rules import Given
+from streameval.statistics import BY_NAME
 
 AREAS = ("auc_roc", "average_precision", "auc_pr")
 RATES = ("precision", "recall", "fpr", "specificity", "f_measure")

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from streameval.client._buffer.buffer import Buffer
 from streameval.client._buffer.columns import BufferedCases, BufferedMisses, Rows, coalesce_cases
 from streameval.client._buffer.id_columns import BufferedPredictions
+from streameval_server import Limits
 from streameval_server._batch.decode import decode
-from streameval_server._model.limits import Limits
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from streameval import Evaluator, InvalidInputError
 from streameval._row_codec.segments import segment_bytes
+from streameval.client import MergeState
 from streameval.client._buffer.checks import check_ids, check_segment_columns, check_segments
 from streameval.client._buffer.columns import Rows, join_times, stamps_to_times
 from streameval.client._buffer.id_columns import (
@@ -23,12 +24,12 @@ from streameval.client._buffer.id_columns import (
 )
 from streameval.client._buffer.runs import Stamps, compact_times
 from streameval.client._buffer.segments import join_segments
-from streameval.client._delivery.merge_upload import PIECE_BYTES, MergeState, Upload
+from streameval.client._delivery.merge_upload import PIECE_BYTES, Upload
 from streameval.client._errors import error_for
 from streameval.v1 import ingest_pb2
 from streameval.wire import RowReader, SegmentCodes
+from streameval_server import Limits
 from streameval_server._batch.decode import decode
-from streameval_server._model.limits import Limits
 from streameval_server._model.stream_settings import StreamSettings
 
 NOW = 1_800_000_000_000_000

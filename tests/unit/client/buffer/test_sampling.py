@@ -12,8 +12,8 @@ import pytest
 from streameval import InvalidInputError
 from streameval.client._buffer.columns import BufferedCases
 from streameval.client._buffer.id_columns import BufferedLabels, BufferedPredictions
+from streameval_server import Limits
 from streameval_server._batch.decode import decode
-from streameval_server._model.limits import Limits
 from streameval_server._model.stream_settings import StreamSettings
 
 from .buffers import Verbs, buffer

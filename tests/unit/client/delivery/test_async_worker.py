@@ -7,8 +7,8 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
+from streameval.client import UnavailableError
 from streameval.client._delivery.async_connection import AsyncWorker
-from streameval.client._errors import UnavailableError
 
 
 def test_a_stop_while_a_connection_ends_is_not_lost() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from streameval.client import ClientError, FencedError
 from streameval.client._buffer.columns import BufferedCases
 from streameval.client._delivery.sender import MAX_REFUSALS, Phase, ProtocolError, Sender
-from streameval.client._errors import ClientError, FencedError, error_for
+from streameval.client._errors import error_for
 from streameval.client._wire.rpc_errors import CONNECTION_CUT
 from streameval.v1 import ingest_pb2, status_pb2
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from streameval._common.errors import InvalidInputError
+from streameval import InvalidInputError
 from streameval._counts import columns
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import types_pb2

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from streameval._common.names import OTHER_VALUE
+from streameval.checks import OTHER_VALUE
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import types_pb2
+from streameval_server import Limits
 from streameval_server._batch.decode import decode
 from streameval_server._core import producer_marks as marks
 from streameval_server._model.errors import Code, Refused
-from streameval_server._model.limits import Limits
 from streameval_server._model.stream_settings import StreamSettings
 
 from ..batches import NOW, SETTINGS, case_batch, column, decoded, refusal

@@ -10,6 +10,7 @@ import pytest
 from streameval import Evaluator
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2, types_pb2
+from streameval_server import Limits
 from streameval_server._batch import chunks
 from streameval_server._batch.merge import MergeInbox
 from streameval_server._core.catalog import is_merged, settings_in
@@ -17,7 +18,6 @@ from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.storage import MemoryStorage
 from streameval_server._model.errors import Code, RequestError
-from streameval_server._model.limits import Limits
 
 NOW = 1_800_000_000_000_000
 US = types_pb2.Segment(key="country", value="US")

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from streameval.v1 import ingest_pb2, stream_pb2
+from streameval_server import Limits
 from streameval_server._core.applier import Applier
 from streameval_server._core.recovery import open_core
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.storage import MemoryStorage
 from streameval_server._model.errors import Code, RequestError
-from streameval_server._model.limits import Limits
 
 from ..sessions import NOW, commit, counted, frame, opened
 

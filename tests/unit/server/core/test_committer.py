@@ -6,13 +6,13 @@ import pytest
 
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import pair_pb2, status_pb2, stream_pb2
+from streameval_server import Limits
 from streameval_server._core.committer import CommitterState
 from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.rows import Kind
 from streameval_server._log.storage import MemoryStorage
 from streameval_server._model.errors import Code, RequestError, StorageError
-from streameval_server._model.limits import Limits
 
 from ..sessions import opened
 

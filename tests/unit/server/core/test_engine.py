@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
-from streameval._row_codec.segments import SegmentCodes
+from streameval.wire import SegmentCodes
+from streameval_server import Limits
 from streameval_server._core.engine import Engine
 from streameval_server._core.entries import Entry
 from streameval_server._log.checkpoint import LazyParts
 from streameval_server._log.rows import Kind
 from streameval_server._model.errors import CorruptLogError
-from streameval_server._model.limits import Limits
 from streameval_server._model.rows import (
     CaseRows,
     LabelRows,

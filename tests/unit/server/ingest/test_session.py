@@ -8,13 +8,13 @@ import pytest
 
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2
+from streameval_server import Limits
 from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.session import IngestSession
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.rows import Kind
 from streameval_server._log.storage import MemoryStorage
 from streameval_server._model.errors import Code, RequestError
-from streameval_server._model.limits import Limits
 
 from ..sessions import NOW, batch, commit, counted, frame, opened
 

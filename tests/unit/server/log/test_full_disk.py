@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from streameval_server import Limits
 from streameval_server._core.committer import Committer, CommitterState
 from streameval_server._core.recovery import open_core_on_full_disk
 from streameval_server._log.acked_revision import AckedRevision, AckedRevisionFile
 from streameval_server._log.loss import LostRowsError
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.errors import DiskFullError, RequestError
-from streameval_server._model.limits import Limits
 
 from .test_loss import flipped, rows
 

@@ -12,19 +12,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from streameval_server import Limits, Settings
 from streameval_server._core.recovery import open_core
 from streameval_server._log import acked_revision, wal_scan
 from streameval_server._log import sqlite as sqlite_log
 from streameval_server._log.acked_revision import AckedRevision, AckedRevisionFile
-from streameval_server._log.data_directory import LOG_NAME
 from streameval_server._log.history import History
 from streameval_server._log.loss import Loss, LostRowsError
 from streameval_server._log.rows import LogRow, checksum
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._log.wal_scan import find_wal_damage
 from streameval_server._model.errors import CorruptLogError, StorageError
-from streameval_server._model.limits import Limits
-from streameval_server._model.server_settings import Settings
+from streameval_server.maintenance import LOG_NAME
 from streameval_server.testing import running_server
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from streameval.v1 import ingest_pb2 as pb
+from streameval_server import Limits
 from streameval_server._core import recovery
 from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.session import IngestSession
@@ -18,7 +19,6 @@ from streameval_server._log.rows import LogRow, checksum
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._log.storage import MemoryStorage, NullStorage
 from streameval_server._model.errors import CorruptLogError, StorageError
-from streameval_server._model.limits import Limits
 
 NOW = 1_800_000_000_000_000
 

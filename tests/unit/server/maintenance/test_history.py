@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 from streameval.v1 import ingest_pb2 as pb
+from streameval_server import Limits
 from streameval_server._core.recovery import open_core
 from streameval_server._ingest.unary_call import UnaryCall
-from streameval_server._log.data_directory import LOG_NAME
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.errors import StorageError
-from streameval_server._model.limits import Limits
-from streameval_server.maintenance import replay_until
+from streameval_server.maintenance import LOG_NAME, replay_until
 
 NOW = 1_800_000_000_000_000
 DAY = 24 * 3600 * 1_000_000

@@ -13,19 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from streameval._common.atomic_file import write_atomically
-from streameval._common.errors import StreamEvalError
+from streameval import StreamEvalError
+from streameval.checks import write_atomically
 from streameval.v1 import ingest_pb2 as pb
 from streameval_server import DataDirectoryInUseError, Limits
 from streameval_server._core.recovery import open_core
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.backup import LogCopy
 from streameval_server._log.checkpoint import Manifest
-from streameval_server._log.data_directory import LOG_NAME, DirectoryLock
+from streameval_server._log.data_directory import DirectoryLock
 from streameval_server._log.loss import LostRowsError
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.errors import CorruptLogError, StorageError
 from streameval_server.maintenance import (
+    LOG_NAME,
     backup,
     compact,
     repair,

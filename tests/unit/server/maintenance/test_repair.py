@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from streameval.v1 import ingest_pb2 as pb
+from streameval_server import DataDirectoryInUseError, Limits
 from streameval_server._core.recovery import open_core
 from streameval_server._ingest.unary_call import UnaryCall
-from streameval_server._log.data_directory import LOG_NAME, DataDirectoryInUseError, DirectoryLock
+from streameval_server._log.data_directory import DirectoryLock
 from streameval_server._log.rows import Kind
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.errors import StorageError
-from streameval_server._model.limits import Limits
-from streameval_server.maintenance import repair, replay_until, verify
+from streameval_server.maintenance import LOG_NAME, repair, replay_until, verify
 
 from ..sessions import opened
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streameval._row_codec.segments import SegmentCodes
+from streameval.wire import SegmentCodes
 from streameval_server import Limits
 from streameval_server._model.crossed_keys import (
     MAX_PAIRS,

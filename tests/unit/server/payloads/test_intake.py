@@ -11,8 +11,8 @@ import pytest
 pytest.importorskip("jmespath", reason="needs the extra payloads")
 from streameval.payloads import Event, PayloadMapping
 from streameval.v1 import ingest_pb2
+from streameval_server import Limits
 from streameval_server._model.errors import Code, RequestError
-from streameval_server._model.limits import Limits
 from streameval_server._payloads import intake as module
 from streameval_server._payloads.intake import IntakeResult, PayloadIntake
 

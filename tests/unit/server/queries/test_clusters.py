@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from streameval import Evaluator, compare
+from streameval import Evaluator, Snapshot, compare
 from streameval._counts.cluster_keys import cluster_checksums
-from streameval._row_codec.segments import SegmentCodes
-from streameval._snapshot import Snapshot
 from streameval.client._wire.decode import read_snapshot
 from streameval.v1 import query_pb2, types_pb2
+from streameval.wire import SegmentCodes
 from streameval_server import Limits
 from streameval_server._model.rows import CaseRows
 from streameval_server._model.stream_info import StreamInfo

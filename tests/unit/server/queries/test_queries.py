@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
+from streameval_server import Limits
 from streameval_server._model.errors import Code, RequestError
-from streameval_server._model.limits import Limits
 from streameval_server._model.threads import Doorbell, FairLock
 from streameval_server._runtime import query_threads
 from streameval_server._runtime.query_threads import (

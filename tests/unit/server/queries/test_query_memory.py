@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator, Window
-from streameval._row_codec.segments import SegmentCodes
 from streameval._time import window_cache
 from streameval.v1 import query_pb2
+from streameval.wire import SegmentCodes
 from streameval_server import Limits
 from streameval_server._model.rows import CaseRows, PredictionRows
 from streameval_server._model.stream_info import StreamInfo

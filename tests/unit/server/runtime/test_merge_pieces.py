@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streameval.v1 import ingest_pb2 as pb
+from streameval_server import Limits
 from streameval_server._batch.merge import MergeInbox
 from streameval_server._grpc import merge_pieces
 from streameval_server._grpc.merge_pieces import MergePieces
 from streameval_server._model.errors import RequestError
-from streameval_server._model.limits import Limits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -14,11 +14,10 @@ import pytest
 
 from streameval.client import Client
 from streameval.v1 import admin_pb2, admin_pb2_grpc
-from streameval_server import Settings
+from streameval_server import Limits, Settings
 from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._log import checkpoint
 from streameval_server._log.sqlite import SqliteStorage
-from streameval_server._model.limits import Limits
 from streameval_server._model.threads import FairLock
 from streameval_server._runtime import state_checks
 from streameval_server._runtime.state_checks import StateChecks

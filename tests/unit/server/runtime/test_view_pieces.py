@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
-from streameval._row_codec.segments import SegmentCodes
+from streameval.wire import SegmentCodes
 from streameval_server import Limits
 from streameval_server._core.applier import Applier
 from streameval_server._core.engine import Engine

@@ -16,19 +16,17 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from streameval.v1 import admin_pb2, ingest_pb2, pair_pb2, query_pb2, stream_pb2, types_pb2
-from streameval_server import Limits, Settings
+from streameval_server import Limits, Server, Settings, create_token
 from streameval_server._grpc.admin_service import AdminService
 from streameval_server._grpc.call_log import CallLog
 from streameval_server._grpc.interceptor import CallInterceptor, behaviour_of
 from streameval_server._grpc.pair_service import PairService
-from streameval_server._grpc.server import Server
 from streameval_server._grpc.stream_service import StreamService
 from streameval_server._model.pair_settings import PairInfo
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._runtime.open_calls import OpenCalls
 from streameval_server._security.access import Guard
 from streameval_server._security.rules import rule_of
-from streameval_server._security.tokens import create_token
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streameval_server import SettingsError
+from streameval_server import SettingsError, create_token
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._security import tokens
 from streameval_server._security.access import Guard, bearer
-from streameval_server._security.tokens import Scope, create_token, find_grant, read_tokens
+from streameval_server._security.tokens import Scope, find_grant, read_tokens
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,11 +15,10 @@ import pytest
 import streameval.client
 import streameval_server
 from streameval.v1 import ingest_pb2, ingest_pb2_grpc, query_pb2, query_pb2_grpc, types_pb2
-from streameval_server import Settings
+from streameval_server import Settings, create_token
 from streameval_server._grpc.call_log import CallLog
 from streameval_server._grpc.query_service import QueryService
 from streameval_server._security.access import CallInProgress, current_call
-from streameval_server._security.tokens import create_token
 from streameval_server._service.logs import JsonFormatter, TextFormatter
 from streameval_server.testing import running_server
 

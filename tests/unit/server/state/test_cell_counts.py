@@ -9,15 +9,11 @@ import numpy as np
 import pytest
 from ddsketch import DDSketch
 
-from streameval import Evaluator
-from streameval._common.errors import CorruptStateError
-from streameval._common.names import OTHER_VALUE
-from streameval._counts.state import State
-from streameval._counts.tally import Tally
-from streameval._counts.unsorted_cases import UnsortedCases
+from streameval import CorruptStateError, Evaluator
 from streameval._joining.expiry_index import _Bucket
-from streameval._row_codec.segments import SegmentCodes
-from streameval._time.effects import Effect, Effects
+from streameval.checks import OTHER_VALUE
+from streameval.kernel import Effect, Effects, State, Tally, UnsortedCases
+from streameval.wire import SegmentCodes
 from streameval_server._model.stream_settings import HOUR_US, SECOND_US, StreamSettings
 from streameval_server._state.counting.coverage import PaneCoverage
 from streameval_server._state.counting.delays import Delays, delays_by_group

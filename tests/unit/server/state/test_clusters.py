@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
-from streameval._counts.cluster_keys import cluster_checksums, groups_of
-from streameval._counts.unsorted_cases import UnsortedCases
-from streameval._row_codec.segments import SegmentCodes
+from streameval._counts.cluster_keys import cluster_checksums
+from streameval.kernel import UnsortedCases, groups_of
+from streameval.wire import SegmentCodes
 from streameval_server import Limits
 from streameval_server._model.rows import (
     CaseRows,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from streameval._counts.tally import Tally
-from streameval._row_codec.segments import SegmentCodes
+from streameval.kernel import Tally
+from streameval.wire import SegmentCodes
 from streameval_server import Limits
 from streameval_server._model.rows import (
     CaseRows,

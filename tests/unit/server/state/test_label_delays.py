@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from streameval import CorruptStateError, LabelJoiner, WindowedEvaluator
-from streameval._projection.delay_counts import DelayCounts
+from streameval.statistics import DelayCounts
+from streameval_server import Limits
 from streameval_server._core.engine import Engine
 from streameval_server._core.entries import Entry
 from streameval_server._log.checkpoint import LazyParts
 from streameval_server._log.rows import Kind
 from streameval_server._model.errors import CorruptLogError
-from streameval_server._model.limits import Limits
 from streameval_server._model.rows import CaseRows, LabelRows, PredictionRows, RetractionRows
 from streameval_server._model.stream_settings import SettingsUpdate, StreamSettings
 from streameval_server._state.delays.label_delays import DELAY_PART

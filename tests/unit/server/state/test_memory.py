@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from streameval._counts.stored_counts import cells_of
-from streameval._row_codec.segments import SegmentCodes
+from streameval.wire import SegmentCodes
 from streameval_server import Limits
 from streameval_server._core.producer_marks import Marks
 from streameval_server._model.errors import Code, Refused

@@ -9,11 +9,7 @@ import pytest
 
 from streameval import Evaluator
 from streameval._counts.codec import encode_evaluator
-from streameval._counts.merge import merge_states
-from streameval._counts.multiset import ScoreCounts
-from streameval._counts.state import State
-from streameval._counts.tally import Tally
-from streameval._counts.unsorted_cases import UnsortedCases
+from streameval.kernel import ScoreCounts, State, Tally, UnsortedCases, merge_states
 from streameval_server._state.counting.empty_counts import empty_counts
 
 CASES = 120

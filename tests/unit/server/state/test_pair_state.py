@@ -10,17 +10,16 @@ import pytest
 
 from streameval import InvalidInputError, PairedEvaluator
 from streameval._counts.cluster_keys import cluster_checksums
-from streameval._row_codec.segments import SegmentCodes
-from streameval._time.panes import Grid
-from streameval._uncertainty.pair_rows import PairRows
-from streameval.statistics import PairCounts, PairShape
+from streameval.kernel import Grid
+from streameval.statistics import PairCounts, PairRows, PairShape
 from streameval.v1 import pair_pb2
+from streameval.wire import SegmentCodes
+from streameval_server import Limits
 from streameval_server._core.engine import Engine
 from streameval_server._core.entries import Entry
 from streameval_server._log.checkpoint import LazyParts
 from streameval_server._log.rows import Kind
 from streameval_server._model.errors import CorruptLogError, RequestError
-from streameval_server._model.limits import Limits
 from streameval_server._model.pair_settings import PairCreation, PairDeletion, pair_key
 from streameval_server._model.rows import LabelRows, PredictionRows, RetractionRows
 from streameval_server._model.stream_settings import SettingsUpdate, StreamSettings

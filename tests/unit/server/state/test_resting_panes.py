@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
-from streameval._counts.lazy_counts import LazyCounts
-from streameval._counts.state import State
 from streameval._counts.stored_counts import cells_of, pack
-from streameval._row_codec.segments import SegmentCodes
+from streameval.kernel import LazyCounts, State
+from streameval.wire import SegmentCodes
 from streameval_server import Limits
 from streameval_server._core.engine import Engine
 from streameval_server._core.entries import Entry

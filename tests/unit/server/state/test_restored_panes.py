@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
-from streameval._counts.stored_counts import StoredCounts
+from streameval.kernel import StoredCounts
 from streameval_server import Limits
 from streameval_server._core import recovery
 from streameval_server._core.engine import Engine

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
-from streameval._counts.unsorted_cases import UnsortedCases
-from streameval._row_codec.segments import SegmentCodes
-from streameval_server._model.limits import Limits
+from streameval.kernel import UnsortedCases
+from streameval.wire import SegmentCodes
+from streameval_server import Limits
 from streameval_server._model.rows import CaseRows
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import StreamSettings

@@ -10,11 +10,11 @@ import pytest
 
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import pair_pb2, stream_pb2
+from streameval_server import Limits
 from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.storage import MemoryStorage
 from streameval_server._model.errors import RequestError
-from streameval_server._model.limits import Limits
 from streameval_server._state.checkpoint_parts import content_parts
 from streameval_server._state.stream_parts import STREAM_PART
 

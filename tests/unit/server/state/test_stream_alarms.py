@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from streameval import DriftDetector, Evaluator, WindowedEvaluator
-from streameval._drift.codec import encode_engine
-from streameval._row_codec.segments import SegmentCodes
+from streameval.statistics import encode_engine
+from streameval.wire import SegmentCodes
+from streameval_server import Limits
 from streameval_server._core.engine import Engine
 from streameval_server._core.entries import Entry
 from streameval_server._core.replay import entry_of
 from streameval_server._log.rows import Format, Kind, LogRow
 from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.alarm_settings import AlarmSettings
-from streameval_server._model.limits import Limits
 from streameval_server._model.rows import (
     CaseRows,
     LabelRows,

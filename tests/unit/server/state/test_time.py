@@ -7,6 +7,7 @@ import pytest
 
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2
+from streameval_server import Limits
 from streameval_server._core import applier
 from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.unary_call import UnaryCall
@@ -14,7 +15,6 @@ from streameval_server._log.rows import Kind
 from streameval_server._log.storage import MemoryStorage, NullStorage, Storage
 from streameval_server._model.alarm_settings import AlarmSettings
 from streameval_server._model.errors import RequestError
-from streameval_server._model.limits import Limits
 from streameval_server._model.rows import PredictionRows
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import StreamSettings

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from streameval import compare_paired
-from streameval._metric_registry import Place
-from streameval._uncertainty.pair_rows import PairRows
-from streameval.statistics import PairCounts, PairShape
+from streameval.statistics import PairCounts, PairRows, PairShape, Place
 from streameval_server._model.pair_settings import pair_key
 from streameval_server._state.pairs import pair_joiner
 from streameval_server._state.pairs.pair_state import compare_counts

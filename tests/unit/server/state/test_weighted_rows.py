@@ -14,8 +14,8 @@ import pytest
 
 from streameval import Evaluator
 from streameval._counts.exact import MAX_TOTAL
-from streameval._counts.weights import WEIGHT_UNITS
-from streameval._row_codec.segments import SegmentCodes
+from streameval.kernel import WEIGHT_UNITS
+from streameval.wire import SegmentCodes
 from streameval_server import Limits
 from streameval_server._core.catalog import NEW, add_rows
 from streameval_server._model.rows import (

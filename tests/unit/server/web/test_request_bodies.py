@@ -9,8 +9,8 @@ import pytest
 from starlette.requests import Request
 
 from streameval.v1 import ingest_pb2
+from streameval_server import Limits
 from streameval_server._model.errors import RequestError
-from streameval_server._model.limits import Limits
 from streameval_server._web import request_bodies as module
 from streameval_server._web.request_bodies import BodyReader
 
