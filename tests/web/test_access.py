@@ -275,7 +275,7 @@ def test_what_is_unexpected_is_internal_and_logged(
         raise KeyError("secret-value")
 
     with site() as one:
-        monkeypatch.setattr("streameval_server._grpc.stream_service._page", broken)
+        monkeypatch.setattr("streameval_server._grpc.stream_service.read_page", broken)
         answer = one.http.get("/v1/streams")
         assert (answer.status_code, reason(answer)) == (500, "INTERNAL")
         assert "secret-value" not in answer.text
