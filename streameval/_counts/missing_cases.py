@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streameval._common.errors import InvalidInputError
-from streameval._counts.weights import WEIGHT_UNITS, WeightSums
+from streameval._counts.weights import WEIGHT_UNITS, WeightSums, every_unit
 
 if TYPE_CHECKING:
     from streameval._counts.state import State
@@ -47,7 +47,12 @@ def first_missing_weight(state: State, cases: UnsortedCases) -> InvalidInputErro
     """Return the error for the first row after whose removal no cases have the sums left."""
     counted = state.counts.weighed()
     left: dict[tuple[bool, float], WeightSums] = {}
-    columns = cases.labels, cases.scores, cases.multiplicities(), cases.unit_column()
+    columns = (
+        cases.labels,
+        cases.scores,
+        cases.multiplicities(),
+        every_unit(cases.units, len(cases)),
+    )
     rows = zip(*(column.tolist() for column in columns))
     for index, (label, score, count, unit) in enumerate(rows):
         key = label, state.edge(score)

@@ -12,7 +12,7 @@ from streameval._counts.cluster_cells import coarse_cells
 from streameval._counts.cluster_counts import counts_of_cells
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.run import Run
-from streameval._counts.weights import WEIGHT_UNITS
+from streameval._counts.weights import every_unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -65,7 +65,7 @@ class UnsortedCases:
             counts = np.concatenate([part.multiplicities() for part in parts])
         units = None
         if any(part.units is not None for part in parts):
-            units = np.concatenate([part.unit_column() for part in parts])
+            units = np.concatenate([every_unit(part.units, len(part)) for part in parts])
         return cls(
             np.concatenate([part.labels for part in parts]),
             np.concatenate([part.scores for part in parts]),
@@ -112,15 +112,11 @@ class UnsortedCases:
 
     def num_units(self) -> int:
         """Return the sum of the weights, in units of 2**-16. O(n)."""
-        return int((self.unit_column() * self.multiplicities()).sum())
+        return int((every_unit(self.units, len(self)) * self.multiplicities()).sum())
 
     def multiplicities(self) -> IntArray:
         """Return how many cases each row stands for. O(n)."""
         return np.ones(len(self), dtype=np.int64) if self.counts is None else self.counts
-
-    def unit_column(self) -> IntArray:
-        """Return the weight of each row in units. O(n)."""
-        return np.full(len(self), WEIGHT_UNITS) if self.units is None else self.units
 
     def keys(self, scale: Scale) -> tuple[IntArray, Span]:
         """Return the scores' cell keys and their span. O(n) once; cached for several tables."""

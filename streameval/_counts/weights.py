@@ -131,6 +131,11 @@ def unless_one(units: IntArray | None) -> IntArray | None:
     return None if units is None or (units == WEIGHT_UNITS).all() else units
 
 
+def every_unit(units: IntArray | None, size: int) -> IntArray:
+    """Return a column of weights in units, also where it is left out because each is 1. O(n)."""
+    return np.full(size, WEIGHT_UNITS, dtype=np.int64) if units is None else units
+
+
 def too_many_weighted() -> InvalidInputError:
     """Return the error for more cases with weights than can be summed exactly."""
     return InvalidInputError(

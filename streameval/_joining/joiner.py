@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 
 from streameval._common.frame import raise_corrupt
-from streameval._counts.weights import WEIGHT_UNITS, unless_one
+from streameval._counts.weights import WEIGHT_UNITS, every_unit, unless_one
 from streameval._joining.operations import Operations, split_rounds
 from streameval._joining.rules import (
     ACTS_TWICE,
@@ -356,7 +356,7 @@ class Joiner:
         """Apply operations one by one, in order; ids may repeat."""
         happened: list[tuple[EffectRow, CodeArray]] = []
         ids, ops, scores, event_us, codes, units, at_us = rows
-        weights = repeat(WEIGHT_UNITS, len(ids)) if units is None else units.tolist()
+        weights = every_unit(units, len(ids)).tolist()
         times = repeat(None, len(ids)) if at_us is None else at_us.tolist()
         columns = (ops.tolist(), ids, scores.tolist(), event_us.tolist(), codes, weights, times)
         for row in zip(*columns, strict=True):
@@ -538,6 +538,6 @@ class Joiner:
 
 def _without_reweighted(rows: Operations, states: KindArray, held: IntArray) -> KindArray:
     """Return the operations; one that would change a label's weight becomes a repeat. O(n)."""
-    units = WEIGHT_UNITS if rows.units is None else rows.units
-    refused = _IS_LABEL[rows.ops] & _HAS_LABEL[states] & (held != units)
+    is_again = _IS_LABEL[rows.ops] & _HAS_LABEL[states]
+    refused = is_again & (held != every_unit(rows.units, held.size))
     return np.where(refused, _REPEAT_OF[states], rows.ops)

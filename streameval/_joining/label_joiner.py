@@ -27,7 +27,7 @@ from streameval._counts.columns import (
     check_scores,
 )
 from streameval._counts.weight_columns import check_unit, check_units
-from streameval._counts.weights import WEIGHT_UNITS
+from streameval._counts.weights import WEIGHT_UNITS, every_unit
 from streameval._evaluator import Evaluator
 from streameval._joining import codec
 from streameval._joining.effect_counter import (
@@ -369,8 +369,7 @@ class LabelJoiner(JoinOutcomes):
             self._check_takes_weights("weights")
             units = check_units(weights, label_probability, size=len(keys), counts=None)
         if units is not None or self._joiner.table.has_weights:
-            every = np.full(len(keys), WEIGHT_UNITS) if units is None else units
-            check_weights_kept(self._joiner, keys, every, times_us)
+            check_weights_kept(self._joiner, keys, every_unit(units, len(keys)), times_us)
         for rows, now_us in self._runs(times_us, units):
             self._counter.count(
                 self._joiner.label(
@@ -558,7 +557,7 @@ class LabelJoiner(JoinOutcomes):
         be joined as one batch.
         """
         size = times_us.size
-        self._check_room(size, size * WEIGHT_UNITS if units is None else int(units.sum()))
+        self._check_room(size, int(every_unit(units, size).sum()))
         if not times_us.size:
             return
         settings = self._joiner.settings

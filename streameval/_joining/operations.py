@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from streameval._counts.unsorted_cases import each_column
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -35,15 +37,7 @@ class Operations(NamedTuple):
     def at(self, rows: list[int]) -> Operations:
         """Return some of the rows."""
         ids = [self.ids[row] for row in rows]
-        return Operations(
-            ids,
-            self.ops[rows],
-            self.scores[rows],
-            self.event_us[rows],
-            self.codes[rows],
-            None if self.units is None else self.units[rows],
-            None if self.at_us is None else self.at_us[rows],
-        )
+        return Operations(ids, *each_column(self[1:], lambda column: column[rows]))
 
 
 def split_rounds(rows: Operations) -> tuple[list[Operations], Operations | None]:

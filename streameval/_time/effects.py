@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval._counts.unsorted_cases import each_column
-from streameval._counts.weights import WEIGHT_UNITS
+from streameval._counts.weights import every_unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -130,16 +130,10 @@ class Effects:
         if len(parts) <= 1:
             return parts[0] if parts else NO_EFFECTS
         if any(part.units is not None for part in parts):
-            parts = [replace(part, units=part.unit_column()) for part in parts]
+            parts = [replace(part, units=every_unit(part.units, len(part))) for part in parts]
         columns = zip(*(part.columns for part in parts), strict=True)
         joined: list[Any] = [None if each[0] is None else np.concatenate(each) for each in columns]
         return cls(*joined)
-
-    def unit_column(self) -> IntArray:
-        """Return the weight of each row in units. O(n)."""
-        if self.units is not None:
-            return self.units
-        return np.full(len(self), WEIGHT_UNITS, dtype=np.int64)
 
     def __getitem__(self, rows: npt.NDArray[np.bool_] | IntArray | slice) -> Effects:
         return Effects(*each_column(self.columns, lambda column: column[rows]))
