@@ -18,8 +18,8 @@ From the bottom up:
   of each group, by coarse cells, in addition to the whole counts. `weights`: sums of weights
   by score and class.
 - `tally`, `unsorted_cases`, `additions`: a state, and the changes that are not merged yet;
-  `memory`: what both take; `lazy_counts`: the same at one moment; `accumulator`: a tally as an
-  evaluator has it. `missing_cases`: which case of a removal is not counted.
+  `lazy_counts`: the same at one moment; `accumulator`: a tally as an evaluator has it.
+  `missing_cases`: which case of a removal is not counted.
 - `columns`, `weight_columns`: the rules for the labels, scores, counts and weights that
   callers pass.
 """

@@ -24,10 +24,6 @@ import numpy as np
 from streameval._counts.additions import Addition, by_cluster, merge_pending, sorted_cases
 from streameval._counts.cluster_counts import NO_CLUSTERS
 from streameval._counts.lazy_counts import LazyCounts
-from streameval._counts.memory import (
-    WEIGHTED_SCORE_BYTES,
-    piece_bytes,
-)
 from streameval._counts.merge import merge_states
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.state import State
@@ -46,6 +42,12 @@ _MAX_PENDING_RATIO = 2
 
 _MAX_PIECES = 8
 """Additions that may wait for a merge, however small: they take more than their rows."""
+
+_PLAIN_SCORE_BYTES, _WEIGHTED_SCORE_BYTES = 8, 32
+"""Memory of a distinct score, and of its sums where cases have weights."""
+
+_KEY_BYTES = 8
+"""Memory of the key that counting in a table needs of a case."""
 
 
 class Tally:
@@ -102,12 +104,12 @@ class Tally:
         """Add cases, or change nothing. Amortised O(cases)."""
         self._thaw()
         scores = self._pending_scores + len(change)
-        memory_bytes = self._pending_bytes + piece_bytes(change)
+        memory_bytes = self._pending_bytes + _piece_bytes(change)
         memory_bytes += self._state.clusters.row_bytes * len(change)
         is_weighted = change.has_weights or self._has_weights
         if is_weighted and not self._has_weights:
             # Merging gives each score of the state sums of weights.
-            memory_bytes += WEIGHTED_SCORE_BYTES * self._state_sizes()[0]
+            memory_bytes += _WEIGHTED_SCORE_BYTES * self._state_sizes()[0]
         self._pending.append(change)
         # From here on nothing is allocated, so nothing can fail half way.
         self._has_weights = is_weighted
@@ -249,6 +251,17 @@ class Tally:
             # The frozen counts alone hold them, so they are in memory once after a merge.
             self._state, self._pending = _THAWED, []
         return self._frozen
+
+
+def _piece_bytes(change: Addition) -> int:
+    """Return the memory of an addition, an upper bound. O(1)."""
+    if isinstance(change, ScoreCounts):
+        return UnsortedCases.PIECE_BYTES + change.nbytes
+    if change.has_weights:
+        # What it takes once it is merged, which no reader counts.
+        score_bytes = _PLAIN_SCORE_BYTES + _WEIGHTED_SCORE_BYTES
+        return UnsortedCases.PIECE_BYTES + score_bytes * len(change)
+    return UnsortedCases.PIECE_BYTES + change.nbytes + _KEY_BYTES * len(change)
 
 
 class _Source(NamedTuple):

@@ -4,6 +4,6 @@
   wait longer (`deferred_rows`).
 - `pane_store`, `pane_content`: where the counts are, by slice and pane; `empty_counts`: without
   cases.
-- `slice_sort`, `slice_table`, `weighted_slices`: the counts of many slices at once.
+- `slice_sort`, `slice_table`: the counts of many slices at once.
 - `coverage`, `delays`: how much of the truth was seen, and how late.
 """

@@ -36,9 +36,12 @@ from streameval_server._state.counting.deferred_rows import (
 from streameval_server._state.counting.delays import NO_DELAYS, delays_by_group
 from streameval_server._state.counting.pane_content import PartsEncoder, parts_from_bytes
 from streameval_server._state.counting.pane_store import PaneStore
-from streameval_server._state.counting.slice_sort import slices_of, sort_by_cell
+from streameval_server._state.counting.slice_sort import (
+    slices_of,
+    slices_of_weighted,
+    sort_by_cell,
+)
 from streameval_server._state.counting.slice_table import MIN_TABLE_ROWS, SliceTable
-from streameval_server._state.counting.weighted_slices import slices_of_weighted
 from streameval_server._state.delays.label_delays import StreamDelays
 from streameval_server._state.observer import CheckpointPart, Merged, Misses, Observer
 from streameval_server._state.segments import WHOLE, key_of, segment_codes, slices_by_key
