@@ -118,6 +118,18 @@ class Applier:
             return True
         if queue and engine.pass_time(engine.due_before(queue[0]), _MAX_DUE_IDS):
             return True
+        self._apply_chunk()
+        if self._checkpoint_is_due():
+            self._take()
+        if not queue and self.must_count:
+            if engine.has_uncounted:
+                engine.count_deferred()
+            self.must_count = engine.has_uncounted
+        return bool(queue) or self.must_count or self._begun is not None
+
+    def _apply_chunk(self) -> None:
+        """Apply entries of about `Limits.apply_rows` rows, before anything else falls due."""
+        queue, engine = self._queue, self.engine
         chunk: list[Entry] = []
         rows = 0
         while queue and rows < self._limits.apply_rows:
@@ -132,13 +144,6 @@ class Applier:
         self.applied_revision = engine.revision
         self._applied_rows += rows
         self._applied_memory += sum(entry.memory_bytes for entry in chunk)
-        if self._checkpoint_is_due():
-            self._take()
-        if not queue and self.must_count:
-            if engine.has_uncounted:
-                engine.count_deferred()
-            self.must_count = engine.has_uncounted
-        return bool(queue) or self.must_count or self._begun is not None
 
     def finish_step(self) -> None:
         """Finish the work that `step` deferred: merge counts, copy a checkpoint's parts.

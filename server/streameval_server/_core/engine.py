@@ -176,9 +176,8 @@ class Engine:
             if entry.revision != self.revision + 1:
                 raise ValueError(f"revision {entry.revision} cannot follow {self.revision}")
             due_us = self._time.due_before(entry)
-            if due_us >= self.due_us:
-                while self.pass_time(due_us, _UNLIMITED):
-                    pass
+            while due_us >= self.due_us and self.pass_time(due_us, _UNLIMITED):
+                pass
             if entry.kind == Kind.RELEASE:
                 self.marks.restart_idle(entry.received_us)
             state = self._apply_entry(entry, due_us)
@@ -600,8 +599,6 @@ class Engine:
             `view`, and must run before the next entry is applied. Counts are immutable, so they
             are encoded when the checkpoint is written.
         """
-        revision, received_us = self.revision, self.received_us
-        held = self._held_parts()
         states = self._all_held()
         pending: list[tuple[str, PartEncoder | None]] = []
         cost = 0
@@ -615,26 +612,27 @@ class Engine:
                 yield None
                 cost = 0
 
-        def copy() -> Checkpoint:
-            made = {MARKS_PART: self.marks.to_bytes(), **held}
-            unchanged: list[str] = []
-            encoders: dict[str, Callable[[], bytes]] = {}
-            for part, encoder in pending:
-                if encoder is None:
-                    unchanged.append(part)
-                else:
-                    encoder.merge()
-                    encoders[part] = encoder
-            ids = chain.from_iterable(id_parts(state, revision, since) for state in states)
-            for part, data in ids:
-                if data is None:
-                    unchanged.append(part)
-                else:
-                    made[part] = data
-            changed = LazyParts(encoders | LazyParts.holding(made).makers)
-            return Checkpoint(revision, received_us, changed, tuple(unchanged))
+        yield partial(self._copied, pending, states, since)
 
-        yield copy
+    def _copied(
+        self, pending: list[tuple[str, PartEncoder | None]], states: list[Held], since: int
+    ) -> Checkpoint:
+        """Return a checkpoint at the present revision, of these parts and of copies of ids."""
+        revision = self.revision
+        unchanged = [part for part, encoder in pending if encoder is None]
+        encoders: dict[str, Callable[[], bytes]] = {}
+        for part, encoder in pending:
+            if encoder is not None:
+                encoder.merge()
+                encoders[part] = encoder
+        made = {MARKS_PART: self.marks.to_bytes(), **self._held_parts()}
+        for part, data in chain.from_iterable(id_parts(each, revision, since) for each in states):
+            if data is None:
+                unchanged.append(part)
+            else:
+                made[part] = data
+        changed = LazyParts(encoders | LazyParts.holding(made).makers)
+        return Checkpoint(revision, self.received_us, changed, tuple(unchanged))
 
     def checkpoint(self, since: int) -> Checkpoint:
         """Return a checkpoint of what changed after the one at revision `since`."""

@@ -33,7 +33,7 @@ from streameval_server._state.stream_marks import StreamMarks
 from streameval_server._state.views import StreamView, WaitingPredictions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from streameval_server._model.alarm_change import AlarmChange
     from streameval_server._model.limits import Limits
@@ -84,6 +84,8 @@ class StreamState:
         The detector; None where no alarms are declared.
     marks : StreamMarks
         The annotations.
+    observers : tuple of Observer
+        What follows the stream, in the order in which rows and the time reach it.
     """
 
     __slots__ = (
@@ -96,6 +98,7 @@ class StreamState:
         "joins",
         "last_view",
         "marks",
+        "observers",
         "revision",
         "segments",
         "sources",
@@ -119,17 +122,18 @@ class StreamState:
         if info.settings.alarms is not None:
             self.alarms = StreamAlarms(info.settings, info.create_us, self._usage)
         self.marks = StreamMarks()
+        self.observers: tuple[Observer, ...]
+        self._set_observers()
         self._names: Mapping[tuple[str, str], int] = self.segments.names()
 
-    @property
-    def observers(self) -> Iterator[Observer]:
-        """What follows the stream, in the order in which rows and the time reach it.
+    def _set_observers(self) -> None:
+        """Set the order in which rows and the time reach what follows the stream.
 
         Ids come first: what expires is counted before panes coarsen. The counts come before
         the detector, which reads cases as they are counted and freezes panes.
         """
         order = (self.joins, self.counts, self.counts.delays, self.alarms, self.marks)
-        return (each for each in order if each is not None)
+        self.observers = tuple(each for each in order if each is not None)
 
     # -- changing
 
@@ -139,6 +143,7 @@ class StreamState:
             self.joins = Joins(self.info.settings)
             self.counts.keep_delays(self.info.settings)
             self._usage.has_ids = True
+            self._set_observers()
         return self.joins
 
     def take(self, rows: Rows, revision: int, received_us: int, due_us: int | None = None) -> None:
@@ -157,21 +162,9 @@ class StreamState:
         self.weighed = weighed_after(self.weighed, self.total, rows)
         self.total += rows.total
         if isinstance(rows, CaseRows):
-            columns = self._read_segments(rows)
-            timed = TimedCases(
-                UnsortedCases(
-                    rows.labels,
-                    rows.scores,
-                    rows.counts,
-                    unless_one(rows.units),
-                    cluster_groups(rows, self.info.settings.cluster_groups),
-                ),
-                received_us if rows.event_us is None else rows.event_us,
-                () if columns is None else (columns,),
-            )
             watching = self.alarms if self.alarms and self.alarms.is_watching else None
             self.counts.on_cases = None if watching is None else watching.observe_cases
-            self._hand_out(timed, received_us)
+            self._hand_out(self._timed(rows, received_us), received_us)
         elif isinstance(rows, MissRows):
             codes = self.segments.row_codes(rows.segments)
             event_us = rows.event_us or received_us
@@ -183,6 +176,17 @@ class StreamState:
                 self._hand_out(Merged(merged.state, merged.event_us, codes), received_us)
         else:
             self._join(rows, received_us, received_us if due_us is None else due_us)
+
+    def _timed(self, rows: CaseRows, received_us: int) -> TimedCases:
+        """Return cases with their times and segments. O(values), O(n) with clusters."""
+        columns = self._read_segments(rows)
+        groups = cluster_groups(rows, self.info.settings.cluster_groups)
+        units = unless_one(rows.units)
+        return TimedCases(
+            UnsortedCases(rows.labels, rows.scores, rows.counts, units, groups),
+            received_us if rows.event_us is None else rows.event_us,
+            () if columns is None else (columns,),
+        )
 
     def _read_segments(self, rows: CaseRows | PredictionRows) -> SegmentColumns | None:
         """Return the segment columns of a batch; number new values. O(values)."""
@@ -258,6 +262,7 @@ class StreamState:
             self.alarms = StreamAlarms(settings, received_us, self._usage, number)
         else:
             self.alarms.reconfigure(settings)
+        self._set_observers()
 
     def change_alarm(self, change: AlarmChange, revision: int, received_us: int) -> None:
         """Take a change of an alarm; of one that is not there nothing changes."""
@@ -288,8 +293,12 @@ class StreamState:
     @property
     def due_us(self) -> int:
         """When `pass_time` is needed next: ids fall due, or panes coarsen. O(1)."""
-        due = (each.due_us for each in self.observers)
-        return min((due_us for due_us in due if due_us is not None), default=NEVER)
+        soonest = NEVER
+        for each in self.observers:
+            due_us = each.due_us
+            if due_us is not None and due_us < soonest:
+                soonest = due_us
+        return soonest
 
     @property
     def lag_us(self) -> int:
