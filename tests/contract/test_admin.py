@@ -18,7 +18,6 @@ import streameval
 from streameval.kernel import Frame
 from streameval.v1 import admin_pb2, ingest_pb2, query_pb2, stream_pb2, types_pb2
 from streameval_server import Limits, Settings
-from streameval_server._model.errors import no_stream
 from streameval_server.maintenance import LOG_NAME, replay_until, verify
 from streameval_server.testing import running_server
 
@@ -382,7 +381,10 @@ def test_an_import_that_cannot_be_is_refused_and_changes_nothing(tmp_path: Path)
         ended = failure(lambda: exported(wire, "unknown"))
         assert (ended.code, ended.message) == (
             grpc.StatusCode.NOT_FOUND,
-            no_stream("unknown").message,
+            (
+                "there is no stream unknown: ListStreams (streameval streams list) has the names; "
+                "a first batch or CreateStream (streameval streams create) makes it"
+            ),
         )
         assert state_hash(wire) == before
     with serving(max_import_bytes=100) as small:

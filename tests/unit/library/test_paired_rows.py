@@ -10,9 +10,9 @@ import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from streameval import Evaluator, InvalidInputError, PairedEvaluator, compare_paired
-from streameval._counts.cluster_keys import cluster_checksums
 from streameval.kernel import groups_of
 from streameval.statistics import Place
+from streameval.wire import cluster_column
 
 FIGURES = {"auc_roc": roc_auc_score, "average_precision": average_precision_score}
 
@@ -177,7 +177,7 @@ def test_few_effective_cases_are_refused() -> None:
 def test_the_effect_of_clusters_is_that_of_sums_of_their_groups(metric: str) -> None:
     """V = B/(B-1) sum (S_g - mean)^2 with S_g from finite differences, over the same of cases."""
     rows = columns()
-    groups = groups_of(cluster_checksums(bursts(300)), 32)
+    groups = groups_of(np.frombuffer(cluster_column(bursts(300)), "<u4"), 32)
     change, difference = pair_of(rows | {"clusters": bursts(300)}, cluster_groups=32)._compared(
         metric, 0.95, None, anytime=False
     )

@@ -9,8 +9,7 @@ import pickle
 import pytest
 
 from streameval import Evaluator, Snapshot
-from streameval._metric_registry import reason_of
-from streameval.statistics import Place
+from streameval.statistics import BY_NAME, Place
 
 
 def example(**settings) -> Evaluator:
@@ -86,7 +85,8 @@ def test_undefined_figures_have_a_reason(labels, reason, undefined):
     assert plain["hull"] is None
     assert f"undefined ({reason})" in str(snapshot)
     assert f"undefined ({reason})" in snapshot._repr_html_()
-    assert reason_of(sum(labels), labels.count(0)) == reason
+    found = BY_NAME["auc_roc"].undefined_reason(positives=sum(labels), negatives=labels.count(0))
+    assert found == reason
 
 
 def test_to_dict_is_plain():

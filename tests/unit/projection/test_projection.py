@@ -17,7 +17,7 @@ from streameval import (
     RefusalReason,
     WindowedEvaluator,
 )
-from streameval._metric_registry import METRICS
+from streameval.statistics import BY_NAME
 
 from .streams import DAY, DAYS, TTL_DAYS, WINDOW_DAYS, at_day, draw, joined
 
@@ -92,7 +92,7 @@ def test_a_window_whose_labels_are_in_is_itself() -> None:
     """Each metric with a gradient reads the cases as they are, but for the cells' width."""
     projection = draw(3, first_day=DAYS - TTL_DAYS - WINDOW_DAYS - 2).projection
     assert projection.labelled_share == 1.0
-    for metric in METRICS:
+    for metric in BY_NAME.values():
         if metric.gradient is None:
             continue
         arguments = {name: NEEDS[name] for name in metric.needs}
