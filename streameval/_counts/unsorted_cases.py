@@ -84,7 +84,7 @@ class UnsortedCases:
 
     def copy(self) -> UnsortedCases:
         """Return a copy that is no view: a view keeps its whole base array in memory. O(n)."""
-        return UnsortedCases(*each_column(self._columns, np.copy))
+        return UnsortedCases(*each_column(self._columns, np.ndarray.copy))
 
     def __len__(self) -> int:
         return self.scores.size
