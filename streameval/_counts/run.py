@@ -325,8 +325,12 @@ def _sorted(runs: Sequence[Run]) -> Run:
         scores.sort(kind="stable")
         return _grouped(scores, None)
     order = np.argsort(scores, kind="stable")
-    columns = np.concatenate([run.all_columns() for run in runs], axis=-1)
-    return _grouped(scores[order], columns.take(order, axis=-1))
+    parts = [np.atleast_2d(run.all_columns()) for run in runs]
+    columns = np.empty((len(parts[0]), scores.size), dtype=np.int64)
+    # One column after the other: the memory of one is used again for the next.
+    for column, *each in zip(columns, *parts, strict=True):
+        np.concatenate(each).take(order, out=column, mode="clip")
+    return _grouped(scores[order], columns if len(columns) > 1 else columns[0])
 
 
 def locate(
