@@ -19,7 +19,8 @@ Limits and the settings of a stream are for the server to check.
 
 Cost: O(rows), a few nanoseconds a value; the number of calls does not depend on the rows.
 
-- `rows`: a message for each kind of rows; columns of scores, labels and times.
+- `rows`: rows as a message, for each kind of rows.
+- `reader`: the rows of a batch, read and checked column by column.
 - `segments`: columns of segments.
 - `weights`, `clusters`: columns of weights and label probabilities, and of clusters.
 """
