@@ -20,7 +20,7 @@ import numpy as np
 from streameval._common.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from streameval._common.arrays import IntArray
 
@@ -240,11 +240,6 @@ class Panes(Generic[T]):
     def get(self, start_us: int) -> T | None:
         """Return the content of the pane that starts there, or None. O(1)."""
         return self._contents.get(start_us)
-
-    def update(self, contents: Mapping[int, T]) -> None:
-        """Put many contents where panes start. O(panes log panes)."""
-        self._contents.update(contents)
-        self._starts = sorted(self._contents)
 
     def put(self, start_us: int, content: T) -> None:
         """Set or replace the content of the pane that starts there. As `at`."""

@@ -324,16 +324,16 @@ class Engine:
                 state.joins.count_waiting()
                 if state.joins.expired_early:
                     self.expired_early[name] = state.joins.expired_early
-            if state.counts.has_collected:
-                self._collected[name] = None
-            if state.counts.has_uncounted:
-                self._uncounted[name] = None
-            else:
-                self._uncounted.pop(name, None)
-            if state.alarms is not None and state.alarms.undelivered():
-                self._undelivered[name] = None
-            else:
-                self._undelivered.pop(name, None)
+            undelivered = state.alarms is not None and state.alarms.undelivered()
+            for names, holds in (
+                (self._collected, state.counts.has_collected),
+                (self._uncounted, state.counts.has_uncounted),
+                (self._undelivered, undelivered),
+            ):
+                if holds:
+                    names[name] = None
+                else:
+                    names.pop(name, None)
         memory_bytes, kept_ids = self._sizes.get(name, (0, 0))
         self._sizes[name] = sizes = (state.memory_bytes, state.kept_ids)
         self._memory_bytes += sizes[0] - memory_bytes
