@@ -36,7 +36,7 @@ from streameval_server._web.transcoding import from_json
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streameval_server._model.rows import Rows
+    from streameval_server._model.row_kinds import Rows
 
 LIMITS = Limits()
 NOW = 1_790_000_000_000_000

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from streameval._metrics import rate_gradients
 from streameval._metrics.areas import AreaQueries
+from streameval._metrics.class_separation import ScorecardQueries
 from streameval._metrics.confusion import Confusion
 from streameval._metrics.decisions import DecisionQueries
 from streameval._metrics.gradients import Estimator, gain_gradient, normalized_gradient
@@ -30,7 +31,6 @@ from streameval._metrics.pr_areas import auc_pr_value, average_precision_value
 from streameval._metrics.probabilities import ProbabilityQueries
 from streameval._metrics.ranked_retrieval import RankedQueries
 from streameval._metrics.roc_areas import auc_roc_value
-from streameval._metrics.scorecards import ScorecardQueries
 from streameval._metrics.skew import SkewQueries
 from streameval._uncertainty.area_rules import PrecisionRule, RocRule
 from streameval._uncertainty.calibration import GAPS, RATIO

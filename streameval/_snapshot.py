@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from streameval._common.plain_values import plain
 from streameval._common.result import Result
 from streameval._metric_registry import BY_NAME, Place, title_of
 from streameval._metrics.weighting import ReferenceCounts
@@ -437,12 +438,3 @@ class _Lazy(Mapping[str, V]):
 def _least_effect(interval: Interval) -> float:
     """Return how much dependence inside panes there is at least, 0 where nothing is known."""
     return 0.0 if math.isnan(interval.least_effect) else interval.least_effect
-
-
-def plain(value: float) -> float | str | None:
-    """Return a number as a value of JSON: None for nan, a string for an infinity."""
-    if math.isnan(value):
-        return None
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    return float(value)

@@ -12,14 +12,14 @@ from streameval._common.lazy_module import lazy_exports as _lazy_exports
 
 if TYPE_CHECKING:
     from streameval._row_codec.clusters import cluster_column
-    from streameval._row_codec.reader import RowReader
+    from streameval._row_codec.decode import RowReader
     from streameval._row_codec.segments import SegmentCodes, check_distinct
 
 __all__ = ["RowReader", "SegmentCodes", "check_distinct", "cluster_column"]
 
 _EXPORTS = {
     "streameval._row_codec.clusters": ["cluster_column"],
-    "streameval._row_codec.reader": ["RowReader"],
+    "streameval._row_codec.decode": ["RowReader"],
     "streameval._row_codec.segments": ["SegmentCodes", "check_distinct"],
 }
 """Each module, and the public names whose first use imports it."""

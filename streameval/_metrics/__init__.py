@@ -6,7 +6,7 @@
   moves with the cases of each cell; `chains`: points whose upper hull is wanted; `coin`: mixtures
   of two thresholds.
 - Query facets, from which an evaluator inherits: `areas`, `curves`, `skew`,
-  `ranked_curve_queries`, `ranked_retrieval`, `decisions`, `scorecards`,
+  `ranked_curve_queries`, `ranked_retrieval`, `decisions`, `class_separation`,
   `probabilities`, `weighting`; `queries` combines them.
 - `operating_points`: the points of a curve, and the base class of curve objects.
 - `shards`: metrics of counts that are divided into ranges of scores, one per node.

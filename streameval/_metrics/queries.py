@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streameval._metrics.areas import AreaQueries
+from streameval._metrics.class_separation import ScorecardQueries
 from streameval._metrics.curves import CurveQueries
 from streameval._metrics.decisions import DecisionQueries
 from streameval._metrics.probabilities import ProbabilityQueries
 from streameval._metrics.ranked_retrieval import RankedQueries
-from streameval._metrics.scorecards import ScorecardQueries
 from streameval._metrics.skew import SkewQueries
 from streameval._metrics.weighting import WeightQueries
 

@@ -19,8 +19,8 @@ Limits and the settings of a stream are for the server to check.
 
 Cost: O(rows), a few nanoseconds a value; the number of calls does not depend on the rows.
 
-- `rows`: rows as a message, for each kind of rows.
-- `reader`: the rows of a batch, read and checked column by column.
+- `encode`: rows as a message, for each kind of rows.
+- `decode`: the rows of a batch, read and checked column by column.
 - `segments`: columns of segments.
 - `weights`, `clusters`: columns of weights and label probabilities, and of clusters.
 """

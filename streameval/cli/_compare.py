@@ -112,9 +112,9 @@ def print_independent(
     as_json: bool,
 ) -> None:
     """Print the comparison of two streams whose cases are taken as independent."""
+    from streameval._common.plain_values import plain_values  # noqa: PLC0415 - as above
     from streameval.cli._output import print_json, say  # noqa: PLC0415 - slow to import
     from streameval.client import Selection  # noqa: PLC0415 - as above
-    from streameval.client._wire.answers import plain_values  # noqa: PLC0415 - as above
 
     sides = [Selection(stream=name, **part) for name in names]
     with connect(address) as client:

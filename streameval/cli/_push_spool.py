@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from streameval._row_codec.reader import RowReader
+from streameval._row_codec.decode import RowReader
 from streameval.cli._connection import transport
 from streameval.cli._output import err, say
 from streameval.client import FencedError

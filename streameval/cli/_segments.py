@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streameval._breakdown.tables import shown_interval, text_table
+from streameval._common.plain_values import plain
 from streameval._common.spans import parse_span
 from streameval._metric_registry import title_of
-from streameval._snapshot import plain
 from streameval.cli._connection import connect
 from streameval.cli._errors import one_line
 from streameval.cli._options import SHOWN_VALUES

@@ -16,7 +16,7 @@ from streameval._counts.cell_layout import Layout, Span, cell_keys
 from streameval._counts.resolution import MAX_BITS
 from streameval.kernel import State, Tally, UnsortedCases, quantise
 from streameval_server import Limits
-from streameval_server._model.rows import LabelRows, PredictionRows
+from streameval_server._model.row_kinds import LabelRows, PredictionRows
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import DEFAULTS
 from streameval_server._state.counting.counts import StreamCounts

@@ -16,7 +16,7 @@ from streameval_server._core.entries import Entry
 from streameval_server._log.checkpoint import LazyParts
 from streameval_server._log.rows import Kind
 from streameval_server._model.errors import RequestError
-from streameval_server._model.rows import CaseRows, LabelRows, PredictionRows
+from streameval_server._model.row_kinds import CaseRows, LabelRows, PredictionRows
 from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._queries import query_engine
 from streameval_server._queries.projections import projection_message

@@ -17,7 +17,7 @@ from streameval_server import Limits, Settings
 from streameval_server._model.errors import Code
 from streameval_server._web import head_timeout, request_bodies
 from streameval_server._web.error_responses import HTTP_STATUS
-from streameval_server._web.metric_table import metrics_module
+from streameval_server._web.metrics_script import metrics_module
 from streameval_server._web.transcoding import _object
 
 from .conftest import Site, reason, site

@@ -38,7 +38,7 @@ from streameval_server._model.errors import (
     RequestError,
     refused_input,
 )
-from streameval_server._model.rows import (
+from streameval_server._model.row_kinds import (
     CaseRows,
     LabelRows,
     MissRows,

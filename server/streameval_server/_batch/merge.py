@@ -34,7 +34,7 @@ from streameval_server._model.errors import (
     refused_input,
 )
 from streameval_server._model.names import MAX_UINT, check_stream_name
-from streameval_server._model.rows import MergedState, MergeRows
+from streameval_server._model.row_kinds import MergedState, MergeRows
 from streameval_server._model.stream_settings import DEFAULTS, check, first_settings
 from streameval_server._state.counting.empty_counts import empty_counts
 

@@ -14,7 +14,7 @@ from streameval_server._log.rows import Kind
 from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.mark import MarkChange
 from streameval_server._model.pair_settings import PairCreation, PairDeletion
-from streameval_server._model.rows import MergeRows, weighed_after
+from streameval_server._model.row_kinds import MergeRows, weighed_after
 from streameval_server._model.stream_settings import DEFAULTS, SettingsUpdate, StreamSettings
 from streameval_server._state.pairs.pair_file import PairImport
 from streameval_server._state.stream_file import StreamFile
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from streameval.v1 import ingest_pb2
     from streameval_server._core.entries import Entry, PairChange, StreamChange
-    from streameval_server._model.rows import Rows
+    from streameval_server._model.row_kinds import Rows
 
 NO_SOURCES: Mapping[str, int] = MappingProxyType({})
 

@@ -43,7 +43,7 @@ from streameval_server._model.errors import (
     too_many_ids,
     too_many_producers,
 )
-from streameval_server._model.rows import BATCH_KINDS, PredictionRows
+from streameval_server._model.row_kinds import BATCH_KINDS, PredictionRows
 from streameval_server._state.memory import max_growth_bytes
 
 if TYPE_CHECKING:

@@ -10,14 +10,14 @@ import enum
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from streameval_server._model.rows import memory_of
+from streameval_server._model.row_kinds import memory_of
 
 if TYPE_CHECKING:
     from streameval_server._model.alarm_change import AlarmChange
     from streameval_server._model.errors import Refused, RequestError
     from streameval_server._model.mark import MarkChange
     from streameval_server._model.pair_settings import PairCreation, PairDeletion
-    from streameval_server._model.rows import Rows
+    from streameval_server._model.row_kinds import Rows
     from streameval_server._model.stream_settings import SettingsUpdate, StreamSettings
     from streameval_server._state.pairs.pair_file import PairImport
     from streameval_server._state.stream_file import StreamFile

@@ -13,7 +13,7 @@ from collections import Counter, deque
 from typing import TYPE_CHECKING
 
 from streameval_server._model.errors import no_room_for_ids
-from streameval_server._model.rows import PredictionRows
+from streameval_server._model.row_kinds import PredictionRows
 
 if TYPE_CHECKING:
     from streameval_server._core.applier import Applier

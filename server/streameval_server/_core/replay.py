@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from streameval_server._log.rows import LogRow
     from streameval_server._log.storage import Storage
     from streameval_server._model.limits import Limits
-    from streameval_server._model.rows import Rows
+    from streameval_server._model.row_kinds import Rows
 
 _FORMATS: dict[int, frozenset[int]] = dict.fromkeys(Kind, frozenset({Format.BY_KIND}))
 """The formats that this version can replay, by kind."""

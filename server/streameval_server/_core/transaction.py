@@ -43,7 +43,7 @@ from streameval_server._model.errors import (
 )
 from streameval_server._model.idempotency import request_id_reused
 from streameval_server._model.pair_settings import PairCreation, PairDeletion, no_pair
-from streameval_server._model.rows import MergeRows
+from streameval_server._model.row_kinds import MergeRows
 from streameval_server._model.stream_settings import (
     DEFAULTS,
     SettingsUpdate,
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from streameval_server._core.producer_marks import Marks
     from streameval_server._log.rows import RowHead
     from streameval_server._model.limits import Limits
-    from streameval_server._model.rows import Rows
+    from streameval_server._model.row_kinds import Rows
 
 
 class Transaction:

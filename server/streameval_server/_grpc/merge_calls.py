@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import grpc
 
     from streameval_server._model.limits import Limits
-    from streameval_server._model.rows import MergeRows
+    from streameval_server._model.row_kinds import MergeRows
     from streameval_server._runtime.runtime import Runtime
 
     Context = grpc.aio.ServicerContext[Any, Any]

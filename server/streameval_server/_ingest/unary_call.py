@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from streameval_server._model.alarm_change import AlarmChange
     from streameval_server._model.limits import Limits
     from streameval_server._model.mark import MarkChange
-    from streameval_server._model.rows import MergeRows
+    from streameval_server._model.row_kinds import MergeRows
     from streameval_server._state.stream_file import StreamFile
 
 Response = (

@@ -19,7 +19,7 @@ from streameval.kernel import (
     UnsortedCases,
 )
 from streameval_server._model.crossed_keys import parents_of
-from streameval_server._model.rows import (
+from streameval_server._model.row_kinds import (
     CaseRows,
     LabelRows,
     MergeRows,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from streameval.kernel import State
     from streameval_server._model.arrays import EventTimes
-    from streameval_server._model.rows import Rows
+    from streameval_server._model.row_kinds import Rows
     from streameval_server._model.stream_settings import StreamSettings
 
     class Holder(Protocol):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from streameval.wire import SegmentCodes
     from streameval_server._model.arrays import CodeArray, IntArray, WideCodes
-    from streameval_server._model.rows import CaseRows, PredictionRows
+    from streameval_server._model.row_kinds import CaseRows, PredictionRows
 
 NONE = 0
 """The code of no value."""

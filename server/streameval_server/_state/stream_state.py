@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from streameval.kernel import UnsortedCases, unless_one
 from streameval.v1 import stream_pb2
-from streameval_server._model.rows import (
+from streameval_server._model.row_kinds import (
     BY_ID,
     CaseRows,
     LabelRows,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from streameval_server._model.alarm_change import AlarmChange
     from streameval_server._model.limits import Limits
     from streameval_server._model.mark import MarkChange
-    from streameval_server._model.rows import Rows
+    from streameval_server._model.row_kinds import Rows
     from streameval_server._model.stream_info import StreamInfo
     from streameval_server._model.stream_settings import StreamSettings
     from streameval_server._state.observer import Observer, Taken

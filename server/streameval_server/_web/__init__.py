@@ -10,7 +10,7 @@
 - `call_runner` authorises and logs every request for data. `request_bodies` reads
   bodies within limits, `error_responses` are the answers to failed requests, and
   `security_headers` are on every response.
-- `files` serves the page, of which `metric_table` writes one module.
+- `files` serves the page, of which `metrics_script` writes one module.
 - `metrics`, `stream_metrics`, `alarm_metrics`, `projection_metrics`, `pair_metrics`,
   `call_metrics` serve Prometheus, `histogram_metrics` adds histograms of durations.
 """

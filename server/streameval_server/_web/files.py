@@ -19,7 +19,7 @@ from starlette.responses import Response
 
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._web.error_responses import error_response
-from streameval_server._web.metric_table import MODULE_PATH, metrics_module
+from streameval_server._web.metrics_script import MODULE_PATH, metrics_module
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

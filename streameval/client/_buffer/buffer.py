@@ -25,7 +25,7 @@ import threading
 from typing import TYPE_CHECKING, Literal
 
 from streameval.client._buffer import clock
-from streameval.client._buffer.runs import pack_row
+from streameval.client._buffer.single_rows import pack_row
 from streameval.client._buffer.stream_buffer import StreamBuffer
 from streameval.client._errors import ClosedError
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from streameval.client._buffer.columns import BufferedCases, BufferedMisses, Rows
     from streameval.client._buffer.id_columns import IdRows
-    from streameval.client._buffer.runs import Sampling
     from streameval.client._buffer.segments import SegmentSet
+    from streameval.client._buffer.single_rows import Sampling
 
 WhenFull = Literal["drop", "block"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 import numpy as np
 
 from streameval._row_codec.clusters import CLUSTER_BYTES
-from streameval._row_codec.rows import (
+from streameval._row_codec.encode import (
     MAX_COUNT_BYTES,
     MAX_ENVELOPE_BYTES,
     MAX_SCORE_BYTES,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streameval._row_codec.rows import (
+from streameval._row_codec.encode import (
     MAX_ID_OVERHEAD_BYTES,
     encode_labels,
     encode_predictions,

@@ -21,13 +21,13 @@ from streameval.client._buffer.id_columns import (
     BufferedPredictions,
     BufferedRetractions,
 )
-from streameval.client._buffer.runs import (
+from streameval.client._buffer.sampling import check_row_sampling, check_sampling_columns
+from streameval.client._buffer.single_rows import (
     CLUSTERED_PREDICTION_CODE,
     PREDICTION_CODE,
     RETRACTION_CODE,
     label_code,
 )
-from streameval.client._buffer.sampling import check_row_sampling, check_sampling_columns
 from streameval.client._buffer.verbs import RowVerbs, copy_if_shared, times_of
 
 if TYPE_CHECKING:

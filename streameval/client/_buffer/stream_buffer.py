@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from streameval.client._buffer.columns import coalesce_cases
 from streameval.client._buffer.id_columns import IdRows, coalesce_id_rows
-from streameval.client._buffer.runs import CaseRun, IdRun, Stamps
+from streameval.client._buffer.single_rows import CaseRun, IdRun, Stamps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streameval.client._buffer.columns import BufferedCases, BufferedMisses, Rows
-    from streameval.client._buffer.runs import Sampling
+    from streameval.client._buffer.single_rows import Sampling
 
 
 class StreamBuffer:

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, Literal
 
+from streameval._common.plain_values import plain_values
 from streameval._common.result import Result
 from streameval._drift.alarm import Alarm, DriftedSegment
 from streameval._drift.change import LEVEL
 from streameval._uncertainty.interval import Interval
-from streameval.client._wire.answers import plain_values
 from streameval.client._wire.reader import read, reads
 from streameval.v1 import alarm_pb2
 

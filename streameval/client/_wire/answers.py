@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from streameval._common.coverage import Coverage
+from streameval._common.plain_values import plain, plain_value, plain_values
 from streameval._common.result import Result
 from streameval._metric_registry import Place
-from streameval._snapshot import plain
 from streameval._uncertainty.compare import Comparison
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+    from datetime import datetime, timedelta
 
     from streameval._metrics.reliability import ReliabilityTable
     from streameval._projection.projection import ProjectedFigure
@@ -26,25 +25,6 @@ if TYPE_CHECKING:
 
     Span = tuple[datetime, datetime]
     """[start, end) in whole panes, in UTC."""
-
-
-def plain_values(answer: Any) -> dict[str, Any]:
-    """Return an answer, and the values that it holds, as what JSON can hold; None for nan."""
-    return {each.name: _plain(getattr(answer, each.name)) for each in fields(answer)}
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "to_dict"):
-        return value.to_dict()
-    if is_dataclass(value):
-        return plain_values(value)
-    if isinstance(value, tuple | list):
-        return [_plain(each) for each in value]
-    if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, datetime | timedelta):
-        return value.isoformat() if isinstance(value, datetime) else value.total_seconds()
-    return plain(value) if isinstance(value, float) else value
 
 
 def _plain_band(band: ScoreBand | SampledBand) -> dict[str, Any]:
@@ -79,7 +59,7 @@ class StreamCoverage(Coverage):
         """Return everything as plain values that JSON can hold; delays in seconds."""
         return {
             **Coverage.to_dict(self),
-            "delays": _plain(self.delays),
+            "delays": plain_value(self.delays),
             "bands": [_plain_band(band) for band in self.bands],
         }
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from streameval._common.plain_values import plain_values
 from streameval._common.result import Result
 from streameval._uncertainty.compare import Comparison
-from streameval.client._wire.answers import plain_values
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.plain_values import plain_values
 from streameval._common.result import Result
 from streameval._common.values import shown
-from streameval.client._wire.answers import plain_values
 from streameval.client._wire.calls import Call, PagedCall
 from streameval.client._wire.decode import read_span
 from streameval.client._wire.reader import label, read

@@ -7,8 +7,8 @@ import math
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from streameval._common.plain_values import plain_values
 from streameval.client import StreamSettings
-from streameval.client._wire.answers import plain_values
 from streameval.client._wire.decode import read_comparison
 from streameval.client._wire.reader import label, read
 from streameval.v1 import query_pb2, stream_pb2, types_pb2

@@ -24,7 +24,7 @@ from streameval.client import AsyncClient, Client, Stream
 from streameval.statistics import BY_NAME, Place
 from streameval.v1.types_pb2 import UndefinedReason
 from streameval_server._queries.metrics import MetricSelection, metric_messages
-from streameval_server._web.metric_table import metrics_module
+from streameval_server._web.metrics_script import metrics_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,7 @@ from streameval.statistics import (
     RevisionQueries,
 )
 from streameval.v1 import pair_pb2
-from streameval_server._model.rows import (
+from streameval_server._model.row_kinds import (
     LabelRows,
     PredictionRows,
     RetractionRows,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from streameval_server._model.arrays import CodeArray
     from streameval_server._model.limits import Limits
     from streameval_server._model.pair_settings import PairInfo
-    from streameval_server._model.rows import Rows
+    from streameval_server._model.row_kinds import Rows
     from streameval_server._state.ids.join_table import TrackedTable
     from streameval_server._state.pairs.pair_table import PairIds
 

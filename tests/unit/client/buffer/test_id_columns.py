@@ -22,8 +22,8 @@ from streameval.client._buffer.id_columns import (
     phases,
     rank_of,
 )
-from streameval.client._buffer.runs import Stamps, compact_times
 from streameval.client._buffer.segments import join_segments
+from streameval.client._buffer.single_rows import Stamps, compact_times
 from streameval.client._delivery.merge_upload import PIECE_BYTES, Upload
 from streameval.client._errors import error_for
 from streameval.v1 import ingest_pb2

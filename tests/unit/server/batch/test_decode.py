@@ -15,7 +15,7 @@ from streameval.v1 import types_pb2
 from streameval_server._batch.decode import stored
 from streameval_server._log.rows import Format
 from streameval_server._model.errors import Code, CorruptLogError, Refused
-from streameval_server._model.rows import (
+from streameval_server._model.row_kinds import (
     CaseRows,
     LabelRows,
     MissRows,

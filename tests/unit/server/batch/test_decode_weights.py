@@ -13,7 +13,7 @@ from streameval_server._batch.content import content_checksum
 from streameval_server._batch.decode import batch_of, stored
 from streameval_server._log.rows import MENDED, Format
 from streameval_server._model.errors import Code
-from streameval_server._model.rows import is_plain, memory_of
+from streameval_server._model.row_kinds import is_plain, memory_of
 from streameval_server._model.stream_settings import StreamSettings
 
 from ..batches import LIMITS, case_batch, decoded, refusal

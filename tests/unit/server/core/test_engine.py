@@ -19,7 +19,7 @@ from streameval_server._core.entries import Entry
 from streameval_server._log.checkpoint import LazyParts
 from streameval_server._log.rows import Kind
 from streameval_server._model.errors import CorruptLogError
-from streameval_server._model.rows import (
+from streameval_server._model.row_kinds import (
     CaseRows,
     LabelRows,
     MissRows,

@@ -10,7 +10,7 @@ import pytest
 
 from streameval_server._core.id_room import WAIT_S, IdRoom
 from streameval_server._model.errors import RequestError
-from streameval_server._model.rows import PredictionRows
+from streameval_server._model.row_kinds import PredictionRows
 
 MAX_IDS = 100_000
 

@@ -13,7 +13,7 @@ from streameval.client._wire.decode import read_snapshot
 from streameval.v1 import query_pb2, types_pb2
 from streameval.wire import SegmentCodes
 from streameval_server import Limits
-from streameval_server._model.rows import CaseRows
+from streameval_server._model.row_kinds import CaseRows
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import HOUR_US, StreamSettings
 from streameval_server._queries.comparison import comparison, parse_comparison_request

@@ -15,7 +15,7 @@ from streameval._time import window_cache
 from streameval.v1 import query_pb2
 from streameval.wire import SegmentCodes
 from streameval_server import Limits
-from streameval_server._model.rows import CaseRows, PredictionRows
+from streameval_server._model.row_kinds import CaseRows, PredictionRows
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import DEFAULTS
 from streameval_server._queries.derived_answers import DerivedAnswers

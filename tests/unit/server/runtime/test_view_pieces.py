@@ -13,7 +13,7 @@ from streameval_server._core.applier import Applier
 from streameval_server._core.engine import Engine
 from streameval_server._core.entries import Entry
 from streameval_server._log.rows import Kind
-from streameval_server._model.rows import CaseRows
+from streameval_server._model.row_kinds import CaseRows
 from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._runtime.runtime import take_view
 from streameval_server._state.stream_state import StreamState

@@ -12,7 +12,7 @@ from streameval._counts.cluster_keys import cluster_checksums
 from streameval.kernel import UnsortedCases, groups_of
 from streameval.wire import SegmentCodes
 from streameval_server import Limits
-from streameval_server._model.rows import (
+from streameval_server._model.row_kinds import (
     CaseRows,
     LabelRows,
     MergedState,

@@ -10,7 +10,7 @@ import pytest
 from streameval.kernel import Tally
 from streameval.wire import SegmentCodes
 from streameval_server import Limits
-from streameval_server._model.rows import (
+from streameval_server._model.row_kinds import (
     CaseRows,
     LabelRows,
     MissRows,

@@ -16,7 +16,7 @@ from streameval_server._core.entries import Entry
 from streameval_server._log.checkpoint import LazyParts
 from streameval_server._log.rows import Kind
 from streameval_server._model.errors import CorruptLogError
-from streameval_server._model.rows import CaseRows, LabelRows, PredictionRows, RetractionRows
+from streameval_server._model.row_kinds import CaseRows, LabelRows, PredictionRows, RetractionRows
 from streameval_server._model.stream_settings import SettingsUpdate, StreamSettings
 from streameval_server._state.delays.label_delays import DELAY_PART
 from streameval_server._state.stream_file import StreamFile

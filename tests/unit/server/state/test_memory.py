@@ -13,7 +13,7 @@ from streameval.wire import SegmentCodes
 from streameval_server import Limits
 from streameval_server._core.producer_marks import Marks
 from streameval_server._model.errors import Code, Refused
-from streameval_server._model.rows import CaseRows, LabelRows, PredictionRows
+from streameval_server._model.row_kinds import CaseRows, LabelRows, PredictionRows
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._state.checkpoint_parts import content_parts

@@ -21,7 +21,7 @@ from streameval_server._log.checkpoint import LazyParts
 from streameval_server._log.rows import Kind
 from streameval_server._model.errors import CorruptLogError, RequestError
 from streameval_server._model.pair_settings import PairCreation, PairDeletion, pair_key
-from streameval_server._model.rows import LabelRows, PredictionRows, RetractionRows
+from streameval_server._model.row_kinds import LabelRows, PredictionRows, RetractionRows
 from streameval_server._model.stream_settings import SettingsUpdate, StreamSettings
 from streameval_server._state.pairs import pair_panes
 from streameval_server._state.pairs.pair_state import compare_counts

@@ -13,7 +13,7 @@ from streameval_server import Limits
 from streameval_server._core.engine import Engine
 from streameval_server._core.entries import Entry
 from streameval_server._log.rows import Kind
-from streameval_server._model.rows import CaseRows, LabelRows, PredictionRows
+from streameval_server._model.row_kinds import CaseRows, LabelRows, PredictionRows
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._state.checkpoint_parts import content_parts

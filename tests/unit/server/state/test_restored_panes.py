@@ -21,7 +21,7 @@ from streameval_server._log.checkpoint import LazyParts
 from streameval_server._log.rows import Kind
 from streameval_server._log.storage import MemoryStorage
 from streameval_server._model.errors import CorruptLogError
-from streameval_server._model.rows import CaseRows
+from streameval_server._model.row_kinds import CaseRows
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._state.checkpoint_parts import content_parts, export_parts

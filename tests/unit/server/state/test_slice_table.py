@@ -9,7 +9,7 @@ from streameval import Evaluator
 from streameval.kernel import UnsortedCases
 from streameval.wire import SegmentCodes
 from streameval_server import Limits
-from streameval_server._model.rows import CaseRows
+from streameval_server._model.row_kinds import CaseRows
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._state.checkpoint_parts import content_parts

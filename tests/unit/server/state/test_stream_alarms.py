@@ -19,7 +19,7 @@ from streameval_server._core.replay import entry_of
 from streameval_server._log.rows import Format, Kind, LogRow
 from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.alarm_settings import AlarmSettings
-from streameval_server._model.rows import (
+from streameval_server._model.row_kinds import (
     CaseRows,
     LabelRows,
     MergedState,

@@ -15,7 +15,7 @@ from streameval_server._log.rows import Kind
 from streameval_server._log.storage import MemoryStorage, NullStorage, Storage
 from streameval_server._model.alarm_settings import AlarmSettings
 from streameval_server._model.errors import RequestError
-from streameval_server._model.rows import PredictionRows
+from streameval_server._model.row_kinds import PredictionRows
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._state.alarms.stream_alarms import StreamAlarms

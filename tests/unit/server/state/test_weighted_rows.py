@@ -18,7 +18,7 @@ from streameval.kernel import WEIGHT_UNITS
 from streameval.wire import SegmentCodes
 from streameval_server import Limits
 from streameval_server._core.catalog import NEW, add_rows
-from streameval_server._model.rows import (
+from streameval_server._model.row_kinds import (
     CaseRows,
     LabelRows,
     MergedState,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
     from streameval._counts.cluster_keys import ClusterChecksums
-    from streameval._row_codec.rows import EventTimes
+    from streameval._row_codec.encode import EventTimes
     from streameval._row_codec.segments import SegmentPairs, Segments
     from streameval.v1 import ingest_pb2
 
