@@ -35,14 +35,7 @@ LONG_FILES = (
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with the long files: one that came last would leave the other processes idle.
-
-    Tests of two releases wait for the first one: what was written before it is not read.
-    """
-    waiting = [item for item in items if item.get_closest_marker("two_releases")]
-    if waiting:
-        config.hook.pytest_deselected(items=waiting)
-        items[:] = [item for item in items if item not in waiting]
+    """Begin with the long files: one that came last would leave the other processes idle."""
 
     def rank(item: pytest.Item) -> int:
         folder = item.path.parent.name

@@ -11,7 +11,7 @@ from .conftest import refuse
 
 ROOT = Path(__file__).parents[1]
 
-FALLBACK = "71d95fe761dfd517e07130ee80ddb4256458d3ba"
+FALLBACK = "d2c8951ee011a709da0a6d520b5d918c6783c7de"
 """The commit that stands for the last release as long as no tag `v*` is an ancestor of HEAD."""
 
 

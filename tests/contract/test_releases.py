@@ -26,7 +26,7 @@ from ..release import unpack_release
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.two_releases, pytest.mark.heavy, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
 
 SCRIPT = Path(__file__).with_name("release_client.py")
 RELEASES = ("last", "this")
