@@ -34,7 +34,7 @@ LONG_FILES = (
 """The folders whose files take longest, the longest first."""
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the long files: one that came last would leave the other processes idle."""
 
     def rank(item: pytest.Item) -> int:
