@@ -89,15 +89,13 @@ def push(
         file_of_rejects = RejectsFile(rejects, [path for path, _ in files])
     with _first_pass(file_of_rejects) as rejected:
         checked = [_check(path, columns, stream, rejected) for path, columns in files]
-    if rejected is not None and rejected.counts and not any(each.rows for each in checked):
-        raise StreamEvalError(
-            f"no row was pushed: all {rejected.counts.total():,} are in {rejects}, the first for: "
-            f"{next(iter(rejected.first.values()))}"
-        )
+    if rejected is not None and not any(each.rows for each in checked):
+        _refuse_if_all_rejected(rejected, rejects)
     if not allow_no_positives and _lacks_positives(files, checked):
         return False
     keys = {"segment_keys": layout.segments, "cluster_key": layout.cluster}
     declared = {name: value for name, value in keys.items() if value}
+    again = None if file_of_rejects is None else file_of_rejects.counting()
     connection = transport(to)
     try:
         load = Load(connection, to, stream, load_name(stream, files, source))
@@ -107,18 +105,13 @@ def push(
             load.create({**given, **declared})
         else:
             load.create_if_missing(declared)
-        again = None if file_of_rejects is None else file_of_rejects.counting()
         with progress_bar(f"pushing to {stream}") as show:
             pieces = _pieces(files, stream, show, again)
             result = load.send(pieces, oldest=oldest, joins=labels is not None)
     finally:
         connection.close()
     if rejected is not None and again is not None:
-        if rejected.counts != again.counts:
-            raise StreamEvalError(
-                f"a file was changed while it was pushed: {rejects} may lack rows; run the same "
-                "command again"
-            )
+        _check_unchanged(rejected, again, rejects)
         _report_rejects(rejected, rejects)
     _report(files, checked, stream, result)
     total = 0 if rejected is None else rejected.counts.total()
@@ -133,6 +126,24 @@ def push(
         )
         return False
     return not total
+
+
+def _refuse_if_all_rejected(rejected: RejectedRows, rejects: Path | None) -> None:
+    """Refuse files of which no row can be counted."""
+    if rejected.counts:
+        raise StreamEvalError(
+            f"no row was pushed: all {rejected.counts.total():,} are in {rejects}, the first for: "
+            f"{next(iter(rejected.first.values()))}"
+        )
+
+
+def _check_unchanged(rejected: RejectedRows, again: RejectedRows, rejects: Path | None) -> None:
+    """Refuse files that had other rows when they were sent than when they were checked."""
+    if rejected.counts != again.counts:
+        raise StreamEvalError(
+            f"a file was changed while it was pushed: {rejects} may lack rows; run the same "
+            "command again"
+        )
 
 
 @dataclass(slots=True)

@@ -96,6 +96,11 @@ def _read_rows(mapping: PayloadMapping, event: Event) -> Extraction:
     return _EventRows(mapping, selected, event).read()
 
 
+def _are_numbers(scores: list[Any]) -> bool:
+    """Return whether all are finite floats, as almost all payloads have them. O(scores)."""
+    return _FLOAT.issuperset(map(type, scores)) and all(map(isfinite, scores))
+
+
 def _refusal_of(error: Exception, row: int | None) -> Refusal:
     if isinstance(error, RowError):
         return Refusal(error.reason, str(error), row)
@@ -183,28 +188,19 @@ class _EventRows:
         except RowError:
             return False
         scores = columns["score"] if isinstance(columns["score"], list) else [columns["score"]]
-        is_plain = mapping.class_ is None
-        if (
-            is_plain
-            and size > 1
-            and _FLOAT.issuperset(map(type, scores))
-            and all(map(isfinite, scores))
-        ):
-            ids = [f"{id_}/{row}" for row in range(size)]
+        ids = [id_] if size == 1 else [f"{id_}/{row}" for row in range(size)]
+        if mapping.class_ is None and _are_numbers(scores):
             shared = map(repeat, (None, time_us, segments, None, None, None))
             found.rows += map(_new_row, zip(repeat(stream), ids, scores, *shared, strict=False))
             return True
         for row, value in enumerate(scores):
-            score = value
-            if not is_plain or type(value) is not float or not isfinite(value):
-                try:
-                    self._check_selected({"score": value})
-                    score = self._score(value, mapping.class_)
-                except RowError as error:
-                    found.refusals.append(_refusal_of(error, row if size > 1 else None))
-                    continue
-            row_id = id_ if size == 1 else f"{id_}/{row}"
-            found.rows.append(PayloadRow(stream, row_id, score, None, time_us, segments))
+            try:
+                self._check_selected({"score": value})
+                score = self._score(value, mapping.class_)
+            except RowError as error:
+                found.refusals.append(_refusal_of(error, row if size > 1 else None))
+                continue
+            found.rows.append(PayloadRow(stream, ids[row], score, None, time_us, segments))
         return True
 
     def _check_selected(self, values: Mapping[str, Any]) -> None:
