@@ -105,7 +105,7 @@ BUFFERS: dict[str, tuple[Work, dict[str, int], Patch | None]] = {
     "slice tables, 5 segment keys": (
         SEGMENTED,
         {},
-        patched(counts.StreamCounts, _add_to_table=lambda _counts, _pane, _rows: False),
+        patched(counts.StreamCounts, _add_to_table=lambda *_: False),
     ),
 }
 
