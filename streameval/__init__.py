@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from streameval._breakdown.one_vs_rest import OneVsRest, one_vs_rest
     from streameval._common.coverage import Coverage
     from streameval._common.errors import CorruptStateError, InvalidInputError, StreamEvalError
-    from streameval._counts.weight_columns import round_weights
     from streameval._drift.alarm import Alarm, DriftedSegment
     from streameval._drift.detector import DriftDetector
     from streameval._evaluator import Evaluator
@@ -127,7 +126,6 @@ __all__ = [
     "pr_between",
     "pr_to_roc",
     "roc_to_pr",
-    "round_weights",
 ]
 
 _EXPORTS = {
@@ -136,7 +134,6 @@ _EXPORTS = {
     "streameval._breakdown.one_vs_rest": ["OneVsRest", "one_vs_rest"],
     "streameval._common.coverage": ["Coverage"],
     "streameval._common.errors": ["CorruptStateError", "InvalidInputError", "StreamEvalError"],
-    "streameval._counts.weight_columns": ["round_weights"],
     "streameval._drift.alarm": ["Alarm", "DriftedSegment"],
     "streameval._drift.detector": ["DriftDetector"],
     "streameval._evaluator": ["Evaluator"],

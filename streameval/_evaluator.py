@@ -143,10 +143,11 @@ class Evaluator(EvaluatorQueries):
         score : float
             A finite number; higher means more positive.
         weight : float, optional
-            A multiple of 2**-16 from 0 to 2**31; of weight 0 the case changes nothing.
+            From 0 to 2**31, kept as the nearest multiple of 2**-16: one that would change by
+            more than a thousandth is refused with a factor. Of weight 0 the case changes nothing.
         label_probability : float, optional
             The probability with which this case was chosen to be labelled, above 0 and at
-            most 1: it weighs `weight` over this, rounded to the nearest multiple of 2**-16.
+            most 1: it weighs `weight` over this.
         cluster : str, int or bytes
             Where clusters are declared: which one the case is of, as in `add_cases`.
 
@@ -234,12 +235,12 @@ class Evaluator(EvaluatorQueries):
         counts : column of int, optional
             How many identical cases each row represents; 0 drops the row.
         weights : column of float, optional
-            The weight of each case: multiples of 2**-16 from 0 to 2**31, as
-            :func:`streameval.round_weights` returns; 0 drops the row.
+            The weight of each case, from 0 to 2**31, kept as the nearest multiple of 2**-16:
+            where one would change by more than a thousandth, all are refused with a factor to
+            multiply them by. 0 drops the row.
         label_probability : float or column of float, optional
             The probability with which each case was chosen to be labelled, above 0 and at
-            most 1: it weighs its weight over this, rounded to the nearest multiple of
-            2**-16, so wrong by at most a share of 2**-17.
+            most 1: it weighs its weight over this, rounded.
         clusters : column of str, int or bytes
             Where the evaluator declares clusters (`cluster_groups`): which one each row
             is of. Only a hash of it is kept; 17, "17" and b"17" are one cluster.

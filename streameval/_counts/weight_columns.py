@@ -1,10 +1,9 @@
 """The rules for weights and label probabilities that callers pass, and how weights are rounded.
 
-A *weight* is a finite number from 0 to 2**31 and a multiple of 2**-16; a weight of 0 drops
-the row. A finer one is refused: rounding it unasked would change figures by an amount that
-depends on the data. `round_weights` rounds. A *label probability* p, above 0 and at most 1,
-stands for the weight 1/p, which is rounded to the nearest multiple of 2**-16: it is wrong
-by at most p/2**17 of itself.
+A *weight* is a finite number from 0 to 2**31; a weight of 0 drops the row. A *label
+probability* p, above 0 and at most 1, divides it. What results is rounded to the nearest
+multiple of 2**-16, and so changes by at most a share of 2**-17 over itself. One that would change
+by more than a thousandth is refused, with the power of two that all are to be multiplied by.
 """
 
 from __future__ import annotations
@@ -28,6 +27,11 @@ from streameval._counts.weights import (
 if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
 
+MAX_CHANGE = 1e-3
+"""A weight that rounding changes by a greater share of itself is refused."""
+_MIN_WEIGHT = 0.5 / WEIGHT_UNITS / MAX_CHANGE
+"""No weight of this or more is refused for that: 0.0076."""
+
 _MAX_SCALED_TOTAL = 2.0**44
 """Scaled weights add up to less than this: the total of an evaluator stays below 2**46."""
 
@@ -45,9 +49,9 @@ def check_units(
     Parameters
     ----------
     weights : column of float, or None
-        Multiples of 2**-16.
+        They are rounded, after the division.
     label_probability : column of float, float or None
-        The weights are divided by it and rounded.
+        The weights are divided by it.
     size : int
         How many rows there are.
     counts : int64[n] or None
@@ -64,19 +68,13 @@ def check_units(
     if weights is not None:
         values = check_weights(weights)
         check_length("weights", values.size, like=like, length=size)
-    in_units = values * WEIGHT_UNITS
-    units = in_units.astype(np.int64)
-    fine = units != in_units
-    if fine.any():
-        index = int(np.argmax(fine))
-        raise _refused_fine(float(values[index]), "weights", index)
     if label_probability is not None:
         values = values / _probabilities(label_probability, size, like)
         large = np.flatnonzero(values > MAX_WEIGHT)
         if large.size:
             raise _refused_quotient(float(values[large[0]]), int(large[0]))
-        in_units = np.rint(values * WEIGHT_UNITS)
-        units = in_units.astype(np.int64)
+    in_units = _rounded_units(values, over_probability=label_probability is not None)
+    units = in_units.astype(np.int64)
     # A sum of floats is accurate enough: int64 holds twice MAX_TOTAL.
     cases = units.size if counts is None else counts.sum(dtype=np.float64)
     total = (in_units if counts is None else in_units * counts).sum()
@@ -102,8 +100,6 @@ def check_unit(weight: Any, label_probability: Any) -> int:
     value = 1.0
     if weight is not None:
         value = check_weight(weight, field="weight")
-        if value * WEIGHT_UNITS % 1:
-            raise _refused_fine(value, "weight", None)
     if label_probability is not None:
         share = check_score(label_probability, field="label_probability", noun="label probability")
         if not 0 < share <= 1:
@@ -111,11 +107,29 @@ def check_unit(weight: Any, label_probability: Any) -> int:
         value /= share
         if value > MAX_WEIGHT:
             raise _refused_quotient(value, None)
-    return round(value * WEIGHT_UNITS)
+    in_units = value * WEIGHT_UNITS
+    units = round(in_units)
+    if abs(units - in_units) > in_units * MAX_CHANGE:
+        over_probability = label_probability is not None
+        raise _refused_small(np.array([value]), "weight", None, over_probability=over_probability)
+    return units
+
+
+def _rounded_units(values: FloatArray, *, over_probability: bool) -> FloatArray:
+    """Return checked weights in whole units, or refuse one that this changes much. O(n)."""
+    in_units = values * WEIGHT_UNITS
+    units: FloatArray = np.rint(in_units)
+    if np.array_equal(units, in_units):
+        return units
+    changed = np.abs(units - in_units) > in_units * MAX_CHANGE
+    if changed.any():
+        field, index = "weights", int(np.argmax(changed))
+        raise _refused_small(values, field, index, over_probability=over_probability)
+    return units
 
 
 def check_weight(weight: Any, *, field: str) -> float:
-    """Read one weight, finite and from 0 to 2**31, of any fineness, or refuse it."""
+    """Read one weight, finite and from 0 to 2**31, or refuse it."""
     value = check_score(weight, field=field, noun="weight")
     if not 0 <= value <= MAX_WEIGHT:
         raise _refused_weight(weight, field, None)
@@ -123,47 +137,12 @@ def check_weight(weight: Any, *, field: str) -> float:
 
 
 def check_weights(weights: Any, *, field: str = "weights") -> FloatArray:
-    """Read a column of weights, finite and from 0 to 2**31, of any fineness. O(n)."""
+    """Read a column of weights, finite and from 0 to 2**31. O(n)."""
     values = check_reals(weights, field=field, noun="weight")
     if values.size and not (values.min() >= 0 and values.max() <= MAX_WEIGHT):
         index = int(np.argmax(~((values >= 0) & (values <= MAX_WEIGHT))))
         raise _refused_weight(float(values[index]), field, index)
     return values
-
-
-def round_weights(weights: Any) -> FloatArray:
-    """Return weights rounded to the multiples of 2**-16 that evaluators take.
-
-    Parameters
-    ----------
-    weights : column of float
-        Finite, from 0 to 2**31.
-
-    Returns
-    -------
-    float64[n]
-        Each within 2**-17 (0.0000077) of its weight. A weight above 0 becomes at least
-        2**-16, so that no case is lost.
-
-    Raises
-    ------
-    InvalidInputError
-        For a negative weight, NaN, infinity, or one above 2**31.
-
-    Notes
-    -----
-    O(n). Metrics depend on ratios of weights only: multiply weights far below 1 by a
-    constant first, and the rounding matters less.
-
-    Examples
-    --------
-    >>> round_weights([1 / 3, 2.5]).tolist()
-    [0.3333282470703125, 2.5]
-    """
-    values = check_weights(weights)
-    units = np.rint(values * WEIGHT_UNITS)
-    rounded: FloatArray = np.where(values > 0, np.maximum(units, 1.0), 0.0) / WEIGHT_UNITS
-    return rounded
 
 
 def scaled_weights(weights: Any, *, field: str) -> FloatArray:
@@ -212,10 +191,23 @@ def _refused_weight(value: Any, field: str, index: int | None) -> InvalidInputEr
     return InvalidInputError(message, field=field, index=index)
 
 
-def _refused_fine(value: float, field: str, index: int | None) -> InvalidInputError:
+def _refused_small(
+    values: FloatArray, field: str, index: int | None, *, over_probability: bool
+) -> InvalidInputError:
+    """Return the error of a weight that rounding would change, with the factor that mends it."""
+    at = 0 if index is None else index
+    noun = "weight over label probability" if over_probability else "weight"
+    power = math.ceil(math.log2(_MIN_WEIGHT) - math.log2(values[values > 0].min()))
+    if math.log2(values.max()) + power > math.log2(MAX_WEIGHT):
+        remedy = (
+            f"no factor mends it, as others are up to {shown(float(values.max()))}: leave out "
+            f"or raise those below {values.max() * _MIN_WEIGHT / MAX_WEIGHT:.2g}"
+        )
+    else:
+        remedy = f"multiply all weights by 2**{power}: figures depend on their ratios only"
     message = (
-        f"weight must be a multiple of 2**-16, got {shown(value)}{at_row(index)}; "
-        "round with streameval.round_weights"
+        f"{noun} {shown(float(values[at]))}{at_row(index)} would change by more than a thousandth "
+        f"if rounded to a multiple of 2**-16; {remedy}"
     )
     return InvalidInputError(message, field=field, index=index)
 

@@ -18,7 +18,8 @@ from river import base, metrics
 from streameval._common.errors import InvalidInputError
 from streameval._common.labels import class_of, is_missing
 from streameval._common.values import shown
-from streameval._counts.weight_columns import check_weight, round_weights
+from streameval._counts.weight_columns import check_unit, check_weight
+from streameval._counts.weights import WEIGHT_UNITS
 from streameval._evaluator import Evaluator
 from streameval.adapters._areas import area_of
 
@@ -112,7 +113,7 @@ class BinaryArea(metrics.base.BinaryMetric):
             else 0.
         w : float
             A whole number is the number of cases. Another one is the weight of one case,
-            up to 2**31, rounded to a multiple of 2**-16.
+            as `Evaluator.add_case` takes it.
 
         Raises
         ------
@@ -186,4 +187,4 @@ def _weighted(w: float) -> dict[str, Any]:
     weight = check_weight(w, field="w")
     if weight.is_integer():
         return {"counts": [int(weight)]}
-    return {"weights": round_weights([weight])}
+    return {"weights": [check_unit(weight, None) / WEIGHT_UNITS]}

@@ -19,7 +19,8 @@ from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
 from streameval._counts.columns import check_columns, check_length
-from streameval._counts.weight_columns import round_weights
+from streameval._counts.weight_columns import check_units
+from streameval._counts.weights import WEIGHT_UNITS
 from streameval._evaluator import Evaluator
 from streameval.adapters._areas import area_of
 
@@ -100,7 +101,7 @@ class BinaryArea(Metric):
         target : tensor
             As many labels, 0 or 1, or booleans.
         sample_weight : tensor, optional
-            As many weights from 0 to 2**31, rounded to multiples of 2**-16. Cases without
+            As many weights from 0 to 2**31, as `Evaluator.add_cases` takes them. Cases without
             one weigh 1.
 
         Raises
@@ -114,8 +115,10 @@ class BinaryArea(Metric):
             self.positives.append(self._kept(values[labels]))
             self.negatives.append(self._kept(values[~labels]))
             return
-        weights = round_weights(_column(sample_weight))
-        check_length("sample_weight", weights.size, like="target", length=values.size)
+        column = _column(sample_weight)
+        check_length("sample_weight", column.size, like="target", length=values.size)
+        units = check_units(column, None, size=values.size, counts=None)
+        weights = units / WEIGHT_UNITS
         rows = np.stack((values, weights), axis=1)
         self.weighted_positives.append(self._kept(rows[labels].ravel()))
         self.weighted_negatives.append(self._kept(rows[~labels].ravel()))

@@ -118,7 +118,7 @@ WeightColumn = Annotated[
     typer.Option(
         "--weight",
         metavar="COLUMN",
-        help="Column of the weights: multiples of 2**-16, from 0 to 2**31. [default: 1 each]",
+        help="Column of the weights, from 0 to 2**31. [default: 1 each]",
     ),
 ]
 LabelProbabilityColumn = Annotated[

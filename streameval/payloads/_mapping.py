@@ -56,7 +56,7 @@ class PayloadMapping:
     segments : dict of str to str
         Selectors by segment key. What they do not select is no value.
     weight, label_probability : str
-        Selectors of a label's weight, a multiple of 2**-16, and of the probability with which
+        Selectors of a label's weight, from 0 to 2**31, and of the probability with which
         its row was chosen to be labelled: the weight is divided by it. What they do not select
         is 1; of a row without a label they are not read.
     label_time : str

@@ -86,7 +86,7 @@ class PayloadRow(NamedTuple):
     segments : dict of str to str
         Every key of the mapping; "" is no value.
     weight : float or None
-        Of the label: a multiple of 2**-16, divided by the label probability already; None
+        Of the label: rounded, divided by the label probability already; None
         is 1, and for a prediction alone.
     cluster : str or None
         Key of the prediction's cluster; None for a label alone, and without clusters.

@@ -17,6 +17,7 @@ from pyspark.sql import types as st
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import shown
+from streameval._counts.weight_columns import MAX_CHANGE
 from streameval._counts.weights import MAX_WEIGHT, WEIGHT_UNITS
 from streameval._time.times import span_us
 
@@ -114,9 +115,8 @@ def _units(df: DataFrame, weight: str | None, label_probability: str | None) -> 
     if weight is not None:
         _check_kind(df, weight, "weight", (st.NumericType,), "a number")
         value = _named(weight).cast("double")
-        units = value * WEIGHT_UNITS
         # NaN is above every number in SQL.
-        is_valid = value.between(0, MAX_WEIGHT) & (sf.rint(units) == units)
+        is_valid = value.between(0, MAX_WEIGHT)
     if label_probability is not None:
         _check_kind(df, label_probability, "label_probability", (st.NumericType,), "a number")
         share = _named(label_probability).cast("double")
@@ -124,7 +124,10 @@ def _units(df: DataFrame, weight: str | None, label_probability: str | None) -> 
         # Division by 0 is an error in SQL's ANSI mode, even where its result is unused.
         value /= sf.when(share > 0, share)
         is_valid &= value <= MAX_WEIGHT
-    return [sf.when(is_valid, sf.rint(value * WEIGHT_UNITS).cast("long")).alias(UNITS)]
+    in_units = value * WEIGHT_UNITS
+    units = sf.rint(in_units)
+    is_valid &= sf.abs(units - in_units) <= in_units * MAX_CHANGE
+    return [sf.when(is_valid, units.cast("long")).alias(UNITS)]
 
 
 def is_bad() -> dict[str, Column]:
@@ -143,7 +146,8 @@ def refusal(group: dict[str, Any], bad: dict[str, int], total: int) -> InvalidIn
         "labels": "labels are not True, False, 1 or 0",
         "counts": "counts are null or negative",
         "weights": (
-            "weights are null, negative, above 2^31 or no multiples of 2^-16, "
+            "weights are null, negative, above 2^31 or so small that rounding to multiples of "
+            "2^-16 changes them by more than a thousandth (multiply all by a power of two), "
             "or label probabilities are null, 0, negative or above 1"
         ),
     }

@@ -74,7 +74,7 @@ def evaluate(
         ranges, of about equally many rows, that the scores are cut into. Figures are
         as exact as without it; only the six of a snapshot are available, and no weights.
     weight, label_probability : str, optional
-        Columns of weights, multiples of 2**-16 from 0 to 2**31, and of the probabilities
+        Columns of weights, from 0 to 2**31, and of the probabilities
         with which rows were chosen to be labelled, by which the weights are divided: as
         of `Evaluator.add_cases`. Figures then read weights; the counts stay numbers of
         cases.

@@ -387,8 +387,9 @@ class Cases(_message.Message):
 
     @_builtins.property
     def weights(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
-        """The weight of each row: finite, from 0 to 2^31, a multiple of 2^-16; empty
-        means 1 each. A weight of 0 drops the row. A stream with clusters takes none.
+        """The weight of each row: finite, from 0 to 2^31; empty means 1 each. It is
+        rounded to a multiple of 2^-16, and refused where that would change it by more
+        than a thousandth. 0 drops the row. A stream with clusters takes none.
         """
 
     @_builtins.property
@@ -401,8 +402,8 @@ class Cases(_message.Message):
     @_builtins.property
     def label_probabilities(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
         """The probability with which a row was chosen to be labelled, above 0 and at
-        most 1: one value for all rows, or one per row. The weight is divided by it
-        and rounded to a multiple of 2^-16; it may then be 2^31 at most.
+        most 1: one value for all rows, or one per row. The weight is divided by it,
+        before it is rounded; it may then be 2^31 at most.
         """
 
     def __init__(

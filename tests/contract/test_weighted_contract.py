@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from streameval import Evaluator, InvalidInputError, round_weights
+from streameval import Evaluator, InvalidInputError
 from streameval.client import Client
 from streameval_server.testing import running_server
 
@@ -80,7 +80,7 @@ def test_all_evaluators_count_the_same(subject: Subject) -> None:
 def test_scikit_learn_agrees(subject: Subject) -> None:
     rows = columns()
     subject.add_cases(**rows)
-    weights = round_weights(rows["weights"] / rows["label_probability"])
+    weights = np.rint(2**16 * rows["weights"] / rows["label_probability"]) / 2**16
     snapshot = subject.snapshot()
     for name, function in (
         ("auc_roc", roc_auc_score),
@@ -120,10 +120,11 @@ def test_rows_without_a_weight_weigh_1(subject: Subject) -> None:
         ({"weights": [math.nan, 1]}, "weight must be finite, got nan at index 0", "weights", 0),
         ({"weights": [1, math.inf]}, "weight must be finite, got inf at index 1", "weights", 1),
         (
-            {"weights": [1, 0.3]},
+            {"weights": [1, 0.001]},
             (
-                "weight must be a multiple of 2**-16, got 0.3 at index 1; "
-                "round with streameval.round_weights"
+                "weight 0.001 at index 1 would change by more than a thousandth if rounded to a "
+                "multiple of 2**-16; multiply all weights by 2**3: figures depend on their ratios "
+                "only"
             ),
             "weights",
             1,

@@ -69,7 +69,7 @@ def test_figures_are_those_of_all_rows(df: Any, columns: dict[str, np.ndarray]) 
     ("w", "p"),
     [
         (-1.0, 1.0),
-        (0.1, 1.0),
+        (0.001, 1.0),
         (float("nan"), 1.0),
         (float("inf"), 1.0),
         (None, 1.0),

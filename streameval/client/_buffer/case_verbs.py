@@ -48,10 +48,10 @@ class CaseVerbs(RowVerbs):
         segments : mapping of str to str, optional
             The case's value of each segment key, for instance ``{"country": "US"}``.
         weight : float, optional
-            A multiple of 2**-16 from 0 to 2**31; 0 adds nothing. By default 1.
+            From 0 to 2**31, as `Evaluator.add_case` takes it; 0 adds nothing. By default 1.
         label_probability : float, optional
             The probability with which the case was chosen to be labelled: the weight is
-            divided by it and rounded to a multiple of 2**-16.
+            divided by it.
         cluster : str, int or bytes, optional
             Where the stream declares clusters: which one the case is of. Only its CRC-32 is
             sent; 17, "17" and b"17" are one cluster.
@@ -122,8 +122,8 @@ class CaseVerbs(RowVerbs):
         segments : mapping of str to str or column of str, optional
             For each key one value for all rows, or one per row.
         weights : column of float, optional
-            Multiples of 2**-16 from 0 to 2**31, as `streameval.round_weights` returns them;
-            0 drops the row. By default 1 each.
+            From 0 to 2**31, as `Evaluator.add_cases` takes them; 0 drops the row. By default
+            1 each.
         label_probability : float or column of float, optional
             The probability with which each case was chosen to be labelled, one for all rows
             or one per row: the weights are divided by it and rounded.

@@ -133,11 +133,11 @@ class IdVerbs(RowVerbs):
             The score of the prediction, if known. With `at`, no stored
             prediction is needed.
         weight : float, optional
-            A multiple of 2**-16 from 0 to 2**31; a case of weight 0 counts nothing. By
-            default 1.
+            From 0 to 2**31, as `Evaluator.add_case` takes it; a case of weight 0 counts nothing.
+            By default 1.
         label_probability : float, optional
             The probability with which the prediction was chosen to be labelled: the weight
-            is divided by it and rounded to a multiple of 2**-16.
+            is divided by it.
 
         Raises
         ------
@@ -269,7 +269,7 @@ class IdVerbs(RowVerbs):
         scores : column of float, optional
             The scores of the predictions, if known.
         weights : column of float, optional
-            Multiples of 2**-16 from 0 to 2**31, as in `label`. By default 1 each.
+            From 0 to 2**31, as in `label`. By default 1 each.
         label_probability : float or column of float, optional
             The probability with which each prediction was chosen to be labelled, one for all
             rows or one per row.

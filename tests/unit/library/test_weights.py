@@ -5,14 +5,16 @@ from __future__ import annotations
 import copy
 import pickle
 import random
+import re
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.metrics import roc_auc_score
 
-from streameval import Evaluator, InvalidInputError, compare, functional, round_weights
+from streameval import Evaluator, InvalidInputError, compare, functional
 
 UNIT = 2**16
 
@@ -306,7 +308,7 @@ def test_label_probability_is_the_inverse_weight() -> None:
         ({"weights": [1, np.nan]}, "weight must be finite, got nan", "weights"),
         ({"weights": [1, np.inf]}, "weight must be finite, got inf", "weights"),
         ({"weights": [1, 2.0**32]}, "weight must be finite, from 0 to 2**31", "weights"),
-        ({"weights": [1, 1 / 3]}, "round with streameval.round_weights", "weights"),
+        ({"weights": [1, 1 / 300]}, "multiply all weights by 2**2:", "weights"),
         ({"weights": [1, "2"]}, "weight must be a number, got '2'", "weights"),
         ({"label_probability": [1, 0]}, "label probability must be above 0", "label_probability"),
         ({"label_probability": [1, 1.5]}, "must be above 0 and at most 1", "label_probability"),
@@ -433,13 +435,43 @@ def test_comparison_of_weighted_with_unweighted() -> None:
     assert found.lower < 0 < found.upper
 
 
-def test_rounding() -> None:
-    """Weights round to the nearest multiple of 2**-16, and none above 0 is lost."""
-    given_weights = np.array([0.0, 1e-9, 1 / 3, 0.5, 2.0**31])
-    rounded = round_weights(given_weights)
-    assert np.abs(rounded - given_weights).max() <= 2**-16
-    assert rounded[1] == 2**-16
-    assert (rounded * UNIT == np.rint(rounded * UNIT)).all()
-    filled([(True, 0.5, weight) for weight in rounded.tolist()])
-    with pytest.raises(InvalidInputError, match="weight must be finite"):
-        round_weights([1.0, np.nan])
+@pytest.mark.parametrize(
+    "weights", [[1 / 3, 2.7], [0.0076295, 1e9 + 0.1], [0, 0.1], [np.pi, 2**31]]
+)
+def test_weights_are_rounded_to_the_nearest_multiple(weights: list[float]) -> None:
+    """One by one and as a column; what was added with a weight is removed with it."""
+    column, single = Evaluator(), Evaluator()
+    column.add_cases(labels=[1, 0], scores=[0.5, 0.4], weights=weights)
+    for label, score, weight in zip((1, 0), (0.5, 0.4), weights, strict=True):
+        single.add_case(label, score, weight=weight)
+    assert column == single
+    nearest = [Fraction(round(Fraction(weight) * UNIT), UNIT) for weight in weights]
+    assert (column.weights.positives, column.weights.negatives) == tuple(map(float, nearest))
+    assert all(
+        abs(each - Fraction(w)) * 1_000 <= w for each, w in zip(nearest, weights, strict=True)
+    )
+    column.remove_cases(labels=[1, 0], scores=[0.5, 0.4], weights=weights)
+    assert column.num_cases == 0
+
+
+@pytest.mark.parametrize("size", [200_000, 1_000_000])
+def test_normalised_weights_are_refused_with_the_factor_that_mends_them(size: int) -> None:
+    """The factor is a power of two: no figure changes, and scikit-learn's is the same."""
+    rng = np.random.default_rng(size)
+    labels, scores = rng.random(size) < 0.3, rng.random(size)
+    weights = rng.lognormal(sigma=0.5, size=size)
+    weights /= weights.sum()
+    with pytest.raises(InvalidInputError, match="would change by more than a thousandth") as caught:
+        Evaluator().add_cases(labels=labels, scores=scores, weights=weights)
+    factor = 2.0 ** int(re.search(r"multiply all weights by 2\*\*(\d+)", str(caught.value))[1])
+    assert weights.min() * factor / 2 < 0.5**17 * 1_000 <= weights.min() * factor
+    ev = Evaluator()
+    ev.add_cases(labels=labels, scores=scores, weights=weights * factor)
+    expected = roc_auc_score(labels, scores, sample_weight=weights)
+    assert ev.auc_roc() == pytest.approx(expected, abs=1e-6)
+
+
+def test_weights_that_no_factor_mends() -> None:
+    """The message says which ones are too small next to the greatest."""
+    with pytest.raises(InvalidInputError, match=r"no factor mends it.* those below 0\.00036"):
+        Evaluator().add_cases(labels=[1, 0], scores=[0.5, 0.4], weights=[1e-5, 1e8])

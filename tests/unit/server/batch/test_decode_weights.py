@@ -83,11 +83,12 @@ def test_both_forms_of_clusters_say_the_same(make):
         ({"weights": [1, 1, NAN]}, "weights[2]", "weight must be finite, got nan at index 2"),
         ({"weights": [INFINITY, 1, 1]}, "weights[0]", "weight must be finite, got inf at index 0"),
         (
-            {"weights": [1, 0.1, 1]},
+            {"weights": [1, 0.001, 1]},
             "weights[1]",
             (
-                "weight must be a multiple of 2**-16, got 0.1 at index 1; "
-                "round with streameval.round_weights"
+                "weight 0.001 at index 1 would change by more than a thousandth if rounded to a "
+                "multiple of 2**-16; multiply all weights by 2**3: figures depend on their ratios "
+                "only"
             ),
         ),
         (
