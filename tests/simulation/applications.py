@@ -42,7 +42,7 @@ STREAMS = ("a", "b/1", "c")
 COUNTRIES = ("US", "DE", "FR", "")
 PLANS = ("x", "y")
 LABEL_TTLS_S = (300, 1_800, 7_200)
-WEIGHTS = (0.0, 0.5, 1.0, 2.25, 7 / UNIT, 4_096.0)
+WEIGHTS = (0.0, 0.5, 1.0, 2.25, 7_001 / UNIT, 4_096.0)
 LABEL_PROBABILITIES = (0.25, 0.3, 1.0)
 AGES_US = (0, 0, S, MINUTE, 20 * MINUTE, 70 * MINUTE, 200 * MINUTE, -MINUTE)
 
@@ -342,8 +342,8 @@ class UnaryProducer(Application):
         batch.cases.scores.append(score)
         batch.cases.positives.append(world.chance(0.5))
         if given := self.rows.weight(name):
-            # A weight that is too fine is refused.
-            batch.cases.weights.append(0.3 if world.chance(0.1) else given["weight"])
+            # A weight that is too small is refused.
+            batch.cases.weights.append(1e-6 if world.chance(0.1) else given["weight"])
             batch.cases.label_probabilities.append(world.random.choice(LABEL_PROBABILITIES))
         if name == CLUSTERED:
             batch.cases.clusters.append(zlib.crc32(cluster_of(score)))
