@@ -94,7 +94,7 @@ def test_predictions_labels_and_weights(address: str, tmp_path: Path) -> None:
     bad_labels = [
         ({"w": -1}, "weight", "weight must be"),
         ({"w": "many"}, "weight", "w 'many' is not a number"),
-        ({"w": 0.3}, "weight", "weight must be"),
+        ({"w": 1e-3}, "weight", "weight 0.001 would change"),
         ({"label": "unsure"}, "label", "label 'unsure' is neither 'fraud' nor 'ok'"),
         ({"label": None}, "label", "label is missing"),
         ({"id": None}, "id", "id is missing"),
