@@ -327,8 +327,7 @@ class Run:
         for operation in operations:
             if operation.verb == "batch":
                 session = self._session(operation.who, now)
-                frame = pb.IngestRequest(batch=message(operation))
-                session.feed(frame.SerializeToString(), now)
+                session.feed(request(operation), now)
             elif not is_acked(operation):
                 self.core.committer.disputed_us = now if operation.verb == "hold" else None
             else:
@@ -347,9 +346,7 @@ class Run:
         committer = self.core.committer
         call = UnaryCall(committer, LIMITS, lambda: self._settled(call))
         if operation.verb == "single":
-            call.ingest_batch(
-                pb.IngestBatchRequest(batch=message(operation)).SerializeToString(), now
-            )
+            call.ingest_batch(request(operation), now)
         elif operation.verb == "merge":
             inbox = merge_inbox(operation)
             call.merge(inbox, inbox.finish(now, settings_in(committer.catalog, inbox.header)))
@@ -357,7 +354,7 @@ class Run:
             file = exported(operation)
             call.import_stream(operation.rows.stream, file, StreamFile.from_bytes(file))
         elif operation.verb == "declare":
-            call.update_stream(declaration().SerializeToString())
+            call.update_stream(request(operation))
         elif operation.verb == "alarm":
             call.change_alarm(operation.who, AlarmChange(1, is_delivery=bool(operation.number)))
         elif operation.verb == "mark":
@@ -367,7 +364,7 @@ class Run:
         elif "pair" in operation.verb:
             change_pair(call, operation)
         else:
-            getattr(call, f"{operation.verb}_stream")(request(operation).SerializeToString())
+            getattr(call, f"{operation.verb}_stream")(request(operation))
 
     def _settled(self, call: UnaryCall) -> None:
         try:
@@ -498,6 +495,7 @@ def evaluator_of(stream: str, rows: Iterable[tuple[float, bool, float]]) -> Eval
     return made
 
 
+@functools.cache
 def exported(operation: Operation) -> bytes:
     """Return an exported stream of another server, to be imported."""
     assert operation.rows is not None
@@ -515,10 +513,7 @@ def exported(operation: Operation) -> bytes:
 def change_pair(call: UnaryCall, operation: Operation) -> None:
     """Make the pair of "ids" and another stream, import it, or delete it."""
     if operation.verb == "pair":
-        settings = pair_pb2.PairSettings(max_cells=16, max_pending=30)
-        made = pair_pb2.Pair(a="ids", b=operation.who, settings=settings)
-        request = pair_pb2.CreatePairRequest(pair=made, pair_id=operation.who)
-        call.create_pair(request.SerializeToString())
+        call.create_pair(request(operation))
     elif operation.verb == "import_pair":
         data = exported_pair()
         file = PairFile.from_bytes(data)
@@ -574,7 +569,31 @@ def merge_inbox(operation: Operation) -> MergeInbox:
     return inbox
 
 
-def request(operation: Operation) -> Message:
+@functools.cache
+def request(operation: Operation) -> bytes:
+    """Return an operation's request.
+
+    It is made once, by the first life, in which no allocation fails: protobuf loses what it has no
+    room to copy, and says nothing.
+    """
+    made: Message
+    match operation.verb:
+        case "batch":
+            made = pb.IngestRequest(batch=message(operation))
+        case "single":
+            made = pb.IngestBatchRequest(batch=message(operation))
+        case "declare":
+            made = declaration()
+        case "pair":
+            settings = pair_pb2.PairSettings(max_cells=16, max_pending=30)
+            pair = pair_pb2.Pair(a="ids", b=operation.who, settings=settings)
+            made = pair_pb2.CreatePairRequest(pair=pair, pair_id=operation.who)
+        case _:
+            made = stream_request(operation)
+    return made.SerializeToString()
+
+
+def stream_request(operation: Operation) -> Message:
     """Return the request that creates, updates or deletes a stream."""
     made = stream_pb2.Stream(name=operation.who)
     if operation.verb == "delete":
