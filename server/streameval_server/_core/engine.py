@@ -260,7 +260,8 @@ class Engine:
 
     def measure(self) -> None:
         """Measure the streams that changed since the last call and still exist. O(streams)."""
-        touched, self._touched = self._touched, {}
+        touched = list(self._touched)
+        self._touched.clear()
         for name in touched:
             state = self._held(name)
             if state is not None:

@@ -301,6 +301,21 @@ def test_streams_are_listed_in_pages():
     assert listed(after="c") == []
 
 
+def test_streams_are_measured_after_a_large_one(monkeypatch):
+    """Whatever was measured in the midst of the entries, each stream is known at their end."""
+    monkeypatch.setattr("streameval_server._core.engine._MAX_UNMEASURED_ROWS", 100)
+    engine = Engine(LIMITS)
+    entries = []
+    for revision, (stream, size) in enumerate([("a", 150), ("b", 20), ("a", 150), ("c", 5)], 1):
+        rows = CaseRows(np.ones(size, dtype=bool), np.arange(size) / size, None, size, size)
+        entries.append(Entry(revision, NOW, Kind.BATCH, stream, "", 0, 0, rows))
+    engine.apply(entries)
+    states = {name: engine._streams[name] for name in ("a", "b", "c")}
+    assert engine._sizes == {
+        name: (state.memory_bytes, state.kept_ids) for name, state in states.items()
+    }
+
+
 def test_memory_is_estimated_from_above():
     """The estimate covers pending counts, panes and ids, and is 0 after deletion."""
     engine = Engine(LIMITS)
