@@ -52,7 +52,7 @@ class UnsortedCases:
     counts: IntArray | None
     units: IntArray | None = None
     clusters: CodeArray | None = None
-    _by_cluster: list[ClusterCounts] = field(default_factory=list, init=False, repr=False)
+    _by_cluster: ClusterCounts | None = field(default=None, init=False, repr=False)
     _keys: dict[Scale, tuple[IntArray, Span]] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
@@ -127,13 +127,13 @@ class UnsortedCases:
 
     def by_cluster(self, num_groups: int) -> ClusterCounts:
         """Return the counts by groups of clusters. O(n) once; the parts of a stream share them."""
-        if not self._by_cluster:
+        if self._by_cluster is None:
             assert self.clusters is not None
             codes = self.clusters << np.uint16(1)
             codes |= self.labels
             cells = coarse_cells(self.scores)
-            self._by_cluster.append(counts_of_cells(num_groups, *cells, codes, self.counts))
-        return self._by_cluster[0]
+            self._by_cluster = counts_of_cells(num_groups, *cells, codes, self.counts)
+        return self._by_cluster
 
     def sorted(self) -> ScoreCounts:
         """Return the cases as sorted runs. O(n log n)."""

@@ -551,8 +551,8 @@ class ExportStreamResponse(_message.Message):
     """At most 1 MiB."""
     @_builtins.property
     def pairs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """In the first piece: names of the pairs that it is in, of those of which the token
-        covers both streams. Pairs are not in the export: ExportPair has them.
+        """In the first piece: the pairs that the stream is in, if the token covers both streams of
+        the pair. An export has no pairs: call ExportPair for each.
         """
 
     def __init__(

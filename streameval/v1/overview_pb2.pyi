@@ -345,12 +345,12 @@ class StreamSummary(_message.Message):
     """
     @_builtins.property
     def snapshot(self) -> _types_pb2.Snapshot:
-        """Its figures as in GetSnapshot, without the hull and without warnings: auc_pr with its
-        interval, the metrics that GetSnapshot adds at a declared threshold and at declared costs,
-        with theirs; others that streams are ordered by, without. Its coverage has the numbers
-        alone. Its projection is that of auc_pr, without the backtest: absent where no label is to
-        come, and until it was computed: while streams are listed, one after the other, those on
-        listed pages first. Its revision is 0 where there are no figures yet.
+        """As GetSnapshot, without hull and warnings. auc_pr and the metrics at a declared threshold or
+        at declared costs have intervals; the other metrics that streams are ordered by have none.
+        The coverage has numbers only. The projection has auc_pr only, and no backtest. It is absent
+        if no label is outstanding, and until the server has computed it: while streams are listed,
+        it computes one after the other and begins with the listed pages. The revision is 0 if there
+        are no figures yet.
         """
 
     @_builtins.property
@@ -359,9 +359,9 @@ class StreamSummary(_message.Message):
 
     @_builtins.property
     def change(self) -> _types_pb2.Comparison:
-        """How auc_pr of the window (a) differs from that of a time before it (b), at the prevalence
-        of both together: as in CompareStreams, without coverage and warnings. a is without the
-        reference of alarms where that is a part of the window. Absent for all time.
+        """auc_pr of the window (a) against auc_pr of a time before it (b), at their pooled
+        prevalence: as CompareStreams, without coverage and warnings. If the window contains the
+        reference of alarms, a leaves it out. Absent for all time.
         """
 
     @_builtins.property

@@ -409,7 +409,10 @@ def test_a_pair_is_made_listed_and_deleted(wire: Wire, pair: tuple[str, str], fr
         again = pair_pb2.CreatePairRequest(pair=pair_pb2.Pair(a=b, b=a), pair_id=pair_id)
         error = failed(wire.pairs.CreatePair, again)
         assert (error.code, error.reason) == (grpc.StatusCode.ALREADY_EXISTS, "PAIR_EXISTS")
-        assert error.message == f"there is a pair of {b} and {a} already: {name_of(a, b)}"
+        assert error.message == (
+            f"there is a pair of {b} and {a} already: {name_of(a, b)}; GetPair (streameval pairs "
+            "show) shows it, DeletePair (streameval pairs delete) ends it"
+        )
     missing = pair_pb2.CreatePairRequest(pair=pair_pb2.Pair(a=a, b=f"{fresh}/none"))
     assert failed(wire.pairs.CreatePair, missing).code is grpc.StatusCode.NOT_FOUND
     same = pair_pb2.CreatePairRequest(pair=pair_pb2.Pair(a=a, b=a))

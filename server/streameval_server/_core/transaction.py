@@ -423,7 +423,8 @@ class Transaction:
         if existing is not None:
             raise RequestError(
                 Code.ALREADY_EXISTS,
-                f"there is a pair of {change.a} and {change.b} already: {existing}",
+                f"there is a pair of {change.a} and {change.b} already: {existing}; GetPair "
+                "(streameval pairs show) shows it, DeletePair (streameval pairs delete) ends it",
                 reason="PAIR_EXISTS",
                 metadata={"pair": existing},
             )

@@ -107,7 +107,7 @@ class Restoring(NamedTuple):
 
 
 class Observer:
-    """Follows a stream. What a class does not define does nothing.
+    """Follows a stream. By default it takes nothing, is never due and has no parts.
 
     Attributes
     ----------
