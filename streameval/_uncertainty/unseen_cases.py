@@ -15,13 +15,18 @@ docs/intervals.md has the coverage with and without, and what it costs.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from streameval._uncertainty.student import anytime_quantile, normal_quantile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from streameval._counts.groups import Groups
+    from streameval._metrics.gradients import Estimator
     from streameval._uncertainty.limits import Figure, Limits
 
 _MAX_SHIFT = 0.9
@@ -78,6 +83,48 @@ def with_unseen_cases(
         upper - highest.estimate, quantile * max(-error(lowest), 0)
     )
     return max(below, lower - most, 0.0), min(above, upper + most, 1.0)
+
+
+def negative_step(
+    groups: Groups, estimator: Estimator, prevalence: float | None = None, *, units: int = 1
+) -> float:
+    """Return what an area loses when one negative is added above all scores. O(G).
+
+    Parameters
+    ----------
+    groups : Groups
+        Without the misses, and with a case of each class.
+    estimator : Estimator
+        The area's.
+    prevalence : float, optional
+        To which the area is rescaled; the added negative then weighs what each of the
+        N + 1 negatives weighs.
+    units : int
+        Of how many units of weight the negative is.
+    """
+    counted = estimator.counted(groups)
+    moved = replace(counted, fp=counted.fp + units, N=counted.N + units)
+    return estimator.value(counted, prevalence) - estimator.value(moved, prevalence)
+
+
+def positive_step(
+    groups: Groups, estimator: Estimator, prevalence: float | None = None, *, units: int = 1
+) -> float:
+    """Return what an area loses when one positive is added below all scores. O(G).
+
+    As `negative_step`, with a positive that has a score, below every score and miss.
+    """
+    counted = estimator.counted(groups)
+    moved = replace(
+        counted,
+        scores=np.append(counted.scores, -np.inf),
+        p=np.append(counted.p, units),
+        n=np.append(counted.n, 0),
+        tp=np.append(counted.tp, counted.P - counted.missed_positives),
+        fp=np.append(counted.fp, counted.N - counted.missed_negatives),
+        P=counted.P + units,
+    )
+    return estimator.value(counted, prevalence) - estimator.value(moved, prevalence)
 
 
 def precision_error(figure: Figure) -> float:

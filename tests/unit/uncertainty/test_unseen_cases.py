@@ -89,6 +89,35 @@ def test_a_case_at_the_wrong_end_changes_auc_roc():
     assert unseen_cases.roc_error(figure) == pytest.approx(math.hypot(*lost), rel=0.03)
 
 
+@pytest.mark.parametrize("area", AREAS)
+@pytest.mark.parametrize("prevalence", [None, 0.02])
+def test_a_step_is_what_one_more_case_takes(area, prevalence):
+    """A negative above all and a positive below all, of ties, misses and any prevalence."""
+    if area == "auc_roc":
+        prevalence = None
+    estimator = BY_NAME[area].estimator
+    given = {} if prevalence is None else {"prevalence": prevalence}
+    labels, scores = [1, 0, 1, 1, 0, 0, 1, 0], [9, 9, 8, 7, 7, 6, 5, 4]
+    for misses in (0, 2):
+
+        def value(*more, misses=misses):
+            ev = Evaluator()
+            ev.add_cases(labels=labels, scores=scores)
+            for label, score in more:
+                ev.add_case(label, score)
+            if misses:
+                ev.add_misses(misses)
+            return ev, getattr(ev, area)(**given)
+
+        ev, now = value()
+        groups = ev._view().groups
+        step = unseen_cases.negative_step(groups, estimator, prevalence)
+        assert step == pytest.approx(now - value((0, 10))[1], rel=1e-9)
+        if not misses:
+            step = unseen_cases.positive_step(groups, estimator, prevalence)
+            assert step == pytest.approx(now - value((1, 3))[1], rel=1e-9)
+
+
 figures = st.builds(
     Figure,
     estimate=st.floats(0, 1),
