@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from streameval._metrics.costs import ErrorCosts
     from streameval._projection.delay_counts import DelayCounts, DelayRows
     from streameval._projection.label_history import LabelHistory
-    from streameval._uncertainty.compare import pooled_prevalence
+    from streameval._uncertainty.compare import common_prevalence
     from streameval._uncertainty.interval import dependence_warning
     from streameval._uncertainty.intervals import rate_limits
     from streameval._uncertainty.pair_comparison import ComparedPair
@@ -54,10 +54,10 @@ __all__ = [
     "ReferenceCases",
     "RevisionQueries",
     "RowKind",
+    "common_prevalence",
     "decode_engine",
     "dependence_warning",
     "encode_engine",
-    "pooled_prevalence",
     "rate_limits",
 ]
 
@@ -73,7 +73,7 @@ _EXPORTS = {
     "streameval._metrics.costs": ["ErrorCosts"],
     "streameval._projection.delay_counts": ["DelayCounts", "DelayRows"],
     "streameval._projection.label_history": ["LabelHistory"],
-    "streameval._uncertainty.compare": ["pooled_prevalence"],
+    "streameval._uncertainty.compare": ["common_prevalence"],
     "streameval._uncertainty.interval": ["dependence_warning"],
     "streameval._uncertainty.intervals": ["rate_limits"],
     "streameval._uncertainty.pair_comparison": ["ComparedPair"],

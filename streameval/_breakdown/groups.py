@@ -18,7 +18,7 @@ from streameval._counts.columns import check_length
 from streameval._counts.merge import merge_states, subtract_states
 from streameval._evaluator import Evaluator
 from streameval._metric_registry import BY_NAME, HEADLINE, title_of
-from streameval._uncertainty.compare import compare, holm, pooled_prevalence
+from streameval._uncertainty.compare import common_prevalence, compare, holm, what_it_lacks
 from streameval._uncertainty.intervals import check_level, check_prevalence
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ class RankedGroup(Result):
         Two-sided, adjusted for the number of groups (Holm 1979); nan where undefined.
     evaluator : Evaluator
         The group's cases, for any other metric.
+    reason : str or None
+        Why the difference has no limits, as of `Comparison`; None where it has.
     """
 
     group: Any
@@ -56,6 +58,7 @@ class RankedGroup(Result):
     upper: float
     p_value: float
     evaluator: Evaluator = field(hash=False)
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,7 +75,8 @@ class GroupRanking(Result):
     level : float
         Nominal coverage of the intervals.
     prevalence : float or None
-        To which all values are rescaled; None if each group has its own.
+        To which all values are rescaled: the greatest of the groups that have both classes;
+        None if each group has its own.
     """
 
     groups: tuple[RankedGroup, ...]
@@ -102,6 +106,7 @@ class GroupRanking(Result):
                 "difference_lower": each.lower,
                 "difference_upper": each.upper,
                 "p_value": each.p_value,
+                "reason": each.reason,
             }
             for each in self.groups
         ]
@@ -176,7 +181,7 @@ def evaluate_by(
         Nominal coverage of the intervals.
     prevalence : float, "common" or "own"
         As for `compare`. AUC-PR depends on the prevalence, so by default all values are
-        rescaled to the prevalence of all cases.
+        rescaled to one prevalence, the greatest that a group has.
 
     Returns
     -------
@@ -246,7 +251,7 @@ def rank_groups(
     states = {group: each._view() for group, each in evaluators.items()}
     total = merge_states(list(states.values()), revision=0) if states else Evaluator()._view()
     if prevalence == "common" and BY_NAME[metric].is_rescaled:
-        prevalence = pooled_prevalence(total.P, total.N)
+        prevalence = common_prevalence((state.P, state.N) for state in states.values())
     found: dict[Any, Comparison] = {}
     for group, state in states.items():
         rest = Evaluator._of(subtract_states(total, state))
@@ -263,6 +268,7 @@ def rank_groups(
             upper=each.upper,
             p_value=p_value,
             evaluator=evaluators[group],
+            reason=each.reason,
         )
         for (group, each), p_value in zip(found.items(), p_values, strict=True)
     ]
@@ -285,7 +291,7 @@ def _worst_first(each: RankedGroup) -> tuple[float, float]:
 
 def _shown_difference(each: RankedGroup) -> str:
     if math.isnan(each.difference):
-        return ""
+        return what_it_lacks(each.value, each.reason)
     if math.isnan(each.lower):
         return f"{each.difference:+.3f}"
     return f"{each.difference:+.3f} ({each.lower:+.3f} to {each.upper:+.3f})"

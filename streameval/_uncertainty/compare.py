@@ -14,7 +14,7 @@ on the same cases are a pair: see `PairedEvaluator`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
@@ -22,7 +22,7 @@ import numpy as np
 from streameval._common.errors import InvalidInputError
 from streameval._common.keywords import by_keyword
 from streameval._common.result import Result
-from streameval._metric_registry import BY_NAME
+from streameval._metric_registry import BY_NAME, reason_of
 from streameval._uncertainty.design_effect import correlation
 from streameval._uncertainty.estimates import rule_of
 from streameval._uncertainty.intervals import (
@@ -36,7 +36,7 @@ from streameval._uncertainty.rules import Given
 from streameval._uncertainty.student import normal_quantile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     import numpy.typing as npt
 
@@ -60,6 +60,13 @@ _ADVICE = {
         "or start a new one where the scores have changed"
     ),
 }
+
+_LACKS = {
+    "EMPTY": "no labelled case",
+    "NO_POSITIVES": "no positive case",
+    "NO_NEGATIVES": "no negative case",
+}
+"""Why a side has no figure, in words."""
 
 _MIN_SUSPECT_CASES = 20
 """Cases of each class: with fewer, equal numbers on both sides are chance."""
@@ -93,10 +100,14 @@ class Comparison(Result):
         metric does not depend on it.
     a, b : Interval
         The two values, with their intervals.
+    auc_roc : Comparison or None
+        The same sides by AUC-ROC, which no prevalence moves; None unless `compare` chose the
+        prevalence.
     reason : str or None
-        Why there are no limits: ``"TOO_FEW"`` cases of a class, or, of a pair,
-        ``"TOO_FEW_EFFECTIVE"`` of weighted cases or ``"GRID_TOO_COARSE"``; None where there
-        are. ``print`` says what to do.
+        Why there are no limits: a side is ``"EMPTY"``, has ``"NO_POSITIVES"`` or
+        ``"NO_NEGATIVES"``, has ``"TOO_FEW"`` cases of a class, or its interval is refused
+        (`Interval.reason`); of a pair also ``"GRID_TOO_COARSE"``; None where there are.
+        ``print`` says what to do.
     anytime : bool
         Whether the limits and the p-value come from a confidence sequence.
     e_value : float or None
@@ -120,6 +131,7 @@ class Comparison(Result):
     prevalence: float | None
     a: Interval
     b: Interval
+    auc_roc: Comparison | None = field(default=None, kw_only=True)
     reason: str | None = field(default=None, kw_only=True)
     anytime: bool = field(default=False, kw_only=True)
     e_value: float | None = field(default=None, kw_only=True)
@@ -131,13 +143,41 @@ class Comparison(Result):
         if self.anytime:
             limits = f"{self.lower:.4f} to {self.upper:.4f} at all looks, e = {self.e_value:.3g}"
         if self.reason is not None:
-            limits = f"no interval: {self.reason}, {advice_on(self.reason)}"
-        return "\n".join((f"{self.difference:.4f} ({limits})", *self.warnings))
+            limits = f"no interval: {self.reason}, {self._advice(self.reason)}"
+        lines = [f"{self.difference:.4f} ({limits})"]
+        if self.auc_roc is not None and not math.isnan(self.difference):
+            lines.append(f"both at a prevalence of {self.prevalence:.4g}, the greater of the two")
+            roc = str(replace(self.auc_roc, warnings=()))
+            lines.append(f"AUC-ROC, which does not depend on it: {roc}")
+        return "\n".join((*lines, *self.warnings))
+
+    def _advice(self, reason: str) -> str:
+        if reason not in _LACKS:
+            return advice_on(reason)
+        sides = [
+            name for name, of in zip("ab", (self.a, self.b), strict=True) if math.isnan(of.estimate)
+        ]
+        return f"{sides[0]} has {_LACKS[reason]}"
 
 
 def advice_on(reason: str) -> str:
     """Return what to do where a comparison has no limits for this reason."""
     return _ADVICE[reason]
+
+
+def what_it_lacks(value: Interval, reason: str | None) -> str:
+    """Return in words what a group lacks, or the rest that it is compared with; empty if nothing.
+
+    Parameters
+    ----------
+    value : Interval
+        The group's figure.
+    reason : str or None
+        Why its difference from the rest has no limits.
+    """
+    if reason not in _LACKS:
+        return ""
+    return f"{'' if math.isnan(value.estimate) else 'the rest has '}{_LACKS[reason]}"
 
 
 @by_keyword
@@ -169,7 +209,8 @@ def compare(
     prevalence : float, "common" or "own"
         For the areas in precision-recall space. AUC-PR of an unchanged model
         changes with the prevalence, so by default both are rescaled to the
-        prevalence of the two taken together. "own" compares them unscaled.
+        greater of their two prevalences, and `Comparison.auc_roc` is given, too. "own"
+        compares them unscaled.
     threshold : float or (float, float), optional
         For the rates at a threshold: one for both sides, or one for a and one for b. It was
         chosen on other data.
@@ -204,23 +245,36 @@ def compare(
     if metric in BY_NAME and BY_NAME[metric].of_probabilities:
         message = f"{metric} cannot be compared: there is no interval for a difference of it"
         raise InvalidInputError(message, field="metric")
-    fixed = _common_prevalence(a, b, metric, prevalence)
+    fixed = _prevalence_of(a, b, metric, prevalence)
     at_a, at_b = threshold if isinstance(threshold, tuple) else (threshold, threshold)
     costs = checked_costs(metric, cost_fp, cost_fn)
-    uncertain_a, uncertain_b = (
-        _uncertain(side, metric, Given(fixed, at, costs)) for side, at in ((a, at_a), (b, at_b))
-    )
-    difference = uncertain_a.estimate - uncertain_b.estimate
-    shared = correlation(uncertain_a.effect, uncertain_b.effect)
+    given = Given(fixed, at_a, costs), Given(fixed, at_b, costs)
+    found = _compared((a, b), metric, given, level)
+    if prevalence == "common" and fixed is not None:
+        roc = _compared((a, b), "auc_roc", (Given(), Given()), level)
+        found = replace(found, auc_roc=roc)
+    return found
+
+
+def _compared(
+    sides: tuple[UncertaintyQueries, UncertaintyQueries],
+    metric: str,
+    given: tuple[Given, Given],
+    level: float,
+) -> Comparison:
+    """Compare one metric of two sides, each as it is given. O(G)."""
+    a, b = (_uncertain(side, metric, at) for side, at in zip(sides, given, strict=True))
+    difference = a.estimate - b.estimate
+    shared = correlation(a.effect, b.effect)
 
     def limits(alpha: float) -> Limits:
         return square_and_add(
-            uncertain_a.estimate,
-            uncertain_a.limits(alpha),
-            uncertain_b.estimate,
-            uncertain_b.limits(alpha),
+            a.estimate,
+            a.limits(alpha),
+            b.estimate,
+            b.limits(alpha),
             shared,
-            greatest=uncertain_a.greatest,
+            greatest=a.greatest,
         )
 
     lower, upper = limits(1 - level)
@@ -231,12 +285,23 @@ def compare(
         upper=upper,
         level=level,
         p_value=p_value_of(difference, limits),
-        prevalence=fixed,
-        a=uncertain_a.interval(level),
-        b=uncertain_b.interval(level),
-        reason=TOO_FEW if math.isnan(lower) else None,
-        warnings=_warnings(a, b),
+        prevalence=given[0].prevalence,
+        a=a.interval(level),
+        b=b.interval(level),
+        reason=_reason(sides, (a, b)) if math.isnan(lower) else None,
+        warnings=_warnings(*sides),
     )
+
+
+def _reason(
+    sides: tuple[UncertaintyQueries, UncertaintyQueries], found: tuple[UncertainMetric, ...]
+) -> str:
+    """Return why there are no limits: what the first side lacks that has no figure, or none."""
+    for side, each in zip(sides, found, strict=True):
+        view = side._view()
+        if math.isnan(each.estimate) and not (view.P and view.N):
+            return reason_of(view.P, view.N)
+    return next((each.figure.refused for each in found if each.figure.refused), TOO_FEW)
 
 
 def _warnings(a: UncertaintyQueries, b: UncertaintyQueries) -> tuple[str, ...]:
@@ -397,7 +462,7 @@ def _crossing(
         share = min(max(share, least), 1 - least)
 
 
-def _common_prevalence(
+def _prevalence_of(
     a: UncertaintyQueries, b: UncertaintyQueries, metric: str, prevalence: CommonPrevalence
 ) -> float | None:
     if isinstance(prevalence, str):
@@ -409,22 +474,38 @@ def _common_prevalence(
         check_prevalence(None, metric)
         if prevalence == "own" or not BY_NAME[metric].is_rescaled:
             return None
-        first, second = a._view(), b._view()
-        # In common units: cases of one side may have weights.
-        return pooled_prevalence(
-            first.P * second.unit + second.P * first.unit,
-            first.N * second.unit + second.N * first.unit,
-        )
+        return common_prevalence((view.P, view.N) for view in (a._view(), b._view()))
     check_prevalence(prevalence, metric)
     return prevalence
 
 
-def pooled_prevalence(positives: int, negatives: int) -> float:
-    """Return the prevalence of these references together, always between 0 and 1.
+def common_prevalence(sides: Iterable[tuple[int, int]]) -> float:
+    """Return the prevalence at which sides are compared: the greatest that one of them has.
 
-    Without both classes, where metrics are nan at any prevalence, it is 1/2.
+    So no side's negatives count for more than they are. At a smaller prevalence each negative
+    of the side with fewer of them would stand for many, and a single one that ranks high
+    would decide.
+
+    Parameters
+    ----------
+    sides : iterable of (int, int)
+        Positives and negatives of each side, both in the side's own unit. A side of one class
+        has no metric to rescale, and does not count.
+
+    Returns
+    -------
+    float
+        Between 0 and 1; 1/2 if no side has both classes.
+
+    Examples
+    --------
+    >>> common_prevalence([(200, 39_800), (30, 70), (5, 0)])
+    0.3
     """
-    if not (positives and negatives):
-        return 0.5
-    # From some 2^53 positives for each negative on, the quotient rounds to 1.
-    return min(positives / (positives + negatives), math.nextafter(1.0, 0.0))
+    found = [
+        # From some 2^53 positives for each negative on, the quotient rounds to 1.
+        min(positives / (positives + negatives), math.nextafter(1.0, 0.0))
+        for positives, negatives in sides
+        if positives and negatives
+    ]
+    return max(found, default=0.5)

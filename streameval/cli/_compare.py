@@ -151,7 +151,7 @@ def _print_comparison(found: StreamComparison, names: tuple[str, str]) -> None:
     a, b = names
     title = title_of(found.metric)
     lines = [f"{title}: {a} {found.a:.4f}, {b} {found.b:.4f}", f"{a} minus {b}: {found}"]
-    if found.prevalence is not None:
+    if found.prevalence is not None and found.auc_roc is None:
         lines.append(f"both at a prevalence of {found.prevalence:.4g}")
     for line in lines:
         say(line)

@@ -10,6 +10,7 @@ from streameval._breakdown.tables import shown_interval, text_table
 from streameval._common.plain_values import plain
 from streameval._common.spans import parse_span
 from streameval._metric_registry import title_of
+from streameval._uncertainty.compare import what_it_lacks
 from streameval.cli._connection import connect
 from streameval.cli._errors import one_line
 from streameval.cli._options import SHOWN_VALUES
@@ -130,7 +131,7 @@ def steps(
 
 def _cells(each: RankedSegment, fall: StreamFall | None, cases: int) -> list[str]:
     size = each.num_positive_ref + each.num_negative_ref
-    difference = ""
+    difference = what_it_lacks(each.value, each.reason)
     if not math.isnan(each.difference):
         limits = "" if math.isnan(each.lower) else f" ({each.lower:+.3f} to {each.upper:+.3f})"
         difference = f"{each.difference:+.3f}{limits}"
@@ -182,6 +183,7 @@ def _plain(stream: str, key: str, found: SegmentReport) -> dict[str, Any]:
                 "difference_lower": plain(each.lower),
                 "difference_upper": plain(each.upper),
                 "p_value": plain(each.p_value),
+                "reason": each.reason,
                 "num_positive_ref": each.num_positive_ref,
                 "num_negative_ref": each.num_negative_ref,
                 "share": _share(each, found.cases),

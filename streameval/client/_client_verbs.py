@@ -128,7 +128,8 @@ class ClientVerbs(PairVerbs[C], Generic[C, S]):
             errors cost. Another name is refused with the list of all.
         prevalence : float, "common" or "own"
             The prevalence at which figures of precision and recall are compared;
-            "common" pools both sides for it, "own" keeps each side's own.
+            "common" is the greater of the two sides', and the answer has AUC-ROC, too;
+            "own" keeps each side's own.
         level : float
             Nominal coverage of the interval.
 

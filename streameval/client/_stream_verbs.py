@@ -443,8 +443,8 @@ class StreamVerbs(CaseVerbs, IdVerbs, Generic[W]):
         metric : str
             "auc_pr", "average_precision", "auc_roc"; of streams that declare a threshold
             also a metric at one, such as "recall", and where they declare costs what
-            errors cost. Areas of precision and recall are compared at one common
-            prevalence.
+            errors cost. Areas of precision and recall are all at one prevalence, the
+            greatest that a slice has.
         window, half_life, mature_after
             Which cases: see `Selection`.
         level : float

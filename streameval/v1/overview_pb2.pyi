@@ -359,8 +359,8 @@ class StreamSummary(_message.Message):
 
     @_builtins.property
     def change(self) -> _types_pb2.Comparison:
-        """auc_pr of the window (a) against auc_pr of a time before it (b), at their pooled
-        prevalence: as CompareStreams, without coverage and warnings. If the window contains the
+        """auc_pr of the window (a) against auc_pr of a time before it (b), at the greater of their
+        prevalences: as CompareStreams, without coverage and warnings. If the window contains the
         reference of alarms, a leaves it out. Absent for all time.
         """
 

@@ -1131,7 +1131,7 @@ class CompareStreamsRequest(_message.Message):
     """
     prevalence: _builtins.float
     """For the figures of precision and recall: the prevalence to compare at; 0
-    means that of both sides pooled.
+    means the greater of the two sides'.
     """
     own_prevalence: _builtins.bool
     """Compare each side at its own prevalence instead."""
@@ -1250,8 +1250,8 @@ class RankSegmentsResponse(_message.Message):
     revision: _builtins.int
     """Log revision that the answer includes."""
     prevalence: _builtins.float
-    """The prevalence of the window, at which figures of precision and recall are
-    compared; absent for others.
+    """The greatest prevalence of a slice that is ranked and has both classes: all figures of
+    precision and recall are at it. Absent for others.
     """
     num_left_out: _builtins.int
     """How many slices `min_references` left out."""
@@ -1319,7 +1319,7 @@ class RankedSegment(_message.Message):
 
     @_builtins.property
     def value(self) -> _types_pb2.Metric:
-        """Its figure, at the prevalence of the window."""
+        """Its figure, at the prevalence of the ranking."""
 
     @_builtins.property
     def difference(self) -> _types_pb2.Metric:

@@ -933,13 +933,14 @@ class Comparison(_message.Message):
     COVERAGE_B_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
     WARNING_KINDS_FIELD_NUMBER: _builtins.int
+    AUC_ROC_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """Log revision that the answer includes."""
     p_value: _builtins.float
     """Two-sided; absent when undefined."""
     prevalence: _builtins.float
     """The prevalence that both were compared at; absent for own prevalences and
-    AUC-ROC.
+    figures that do not depend on it.
     """
     complement: _builtins.bool
     """Whether b is compared without the cases of a."""
@@ -979,6 +980,12 @@ class Comparison(_message.Message):
     def warning_kinds(self) -> _containers.RepeatedScalarFieldContainer[Global___WarningKind.ValueType]:
         """What each of the warnings is about, in the same order."""
 
+    @_builtins.property
+    def auc_roc(self) -> Global___Comparison:
+        """The same sides by AUC-ROC, which no prevalence moves, without coverage and warnings;
+        absent unless the server chose the prevalence.
+        """
+
     def __init__(
         self,
         *,
@@ -995,10 +1002,11 @@ class Comparison(_message.Message):
         coverage_b: Global___Coverage | None = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
         warning_kinds: _abc.Iterable[Global___WarningKind.ValueType] | None = ...,
+        auc_roc: Global___Comparison | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_p_value", b"_p_value", "_prevalence", b"_prevalence", "a", b"a", "b", b"b", "coverage_a", b"coverage_a", "coverage_b", b"coverage_b", "difference", b"difference", "p_value", b"p_value", "prevalence", b"prevalence", "window_a", b"window_a", "window_b", b"window_b"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_p_value", b"_p_value", "_prevalence", b"_prevalence", "a", b"a", "auc_roc", b"auc_roc", "b", b"b", "coverage_a", b"coverage_a", "coverage_b", b"coverage_b", "difference", b"difference", "p_value", b"p_value", "prevalence", b"prevalence", "window_a", b"window_a", "window_b", b"window_b"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_p_value", b"_p_value", "_prevalence", b"_prevalence", "a", b"a", "b", b"b", "complement", b"complement", "coverage_a", b"coverage_a", "coverage_b", b"coverage_b", "difference", b"difference", "p_value", b"p_value", "prevalence", b"prevalence", "revision", b"revision", "warning_kinds", b"warning_kinds", "warnings", b"warnings", "window_a", b"window_a", "window_b", b"window_b"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_p_value", b"_p_value", "_prevalence", b"_prevalence", "a", b"a", "auc_roc", b"auc_roc", "b", b"b", "complement", b"complement", "coverage_a", b"coverage_a", "coverage_b", b"coverage_b", "difference", b"difference", "p_value", b"p_value", "prevalence", b"prevalence", "revision", b"revision", "warning_kinds", b"warning_kinds", "warnings", b"warnings", "window_a", b"window_a", "window_b", b"window_b"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__p_value: _TypeAlias = _typing.Literal["p_value"]  # noqa: Y015
     _WhichOneofArgType__p_value: _TypeAlias = _typing.Literal["_p_value", b"_p_value"]  # noqa: Y015

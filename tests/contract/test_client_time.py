@@ -281,7 +281,10 @@ def test_sides_are_compared(client: Client) -> None:
     assert found.difference == pytest.approx(found.a.estimate - found.b.estimate)
     assert 0 < found.lower < found.difference < found.upper
     assert found.p_value < 0.001
-    assert found.prevalence == pytest.approx(0.2, abs=0.03)
+    sides = [stream.evaluator(segment=each.segment) for each in (american, german)]
+    assert found.prevalence == max(each.prevalence for each in sides)
+    assert found.auc_roc == client.compare(american, german, metric="auc_roc")
+    assert "the greater of the two" in str(found)
     assert not found.complement
     rest = client.compare(american, "com/pare", metric="auc_roc", level=0.9)
     assert rest.complement
@@ -295,13 +298,21 @@ def test_sides_are_compared(client: Client) -> None:
         client.compare(stream, "no/stream")
     with pytest.raises(InvalidInputError, match="prevalence must be"):
         client.compare(american, german, prevalence=2.0)
+    stream.add_case(True, 0.5, segments={"country": "FR"})
+    client.flush()
+    french = stream.select(segment=("country", "FR"))
+    assert "(no interval: NO_NEGATIVES, b has no negative case)" in str(
+        client.compare(german, french)
+    )
     ranking = stream.rank_segments("country")
-    assert [row.segment for row in ranking] == [("country", "DE"), ("country", "US")]
+    assert [row.segment[1] for row in ranking] == ["DE", "US", "FR"]
+    assert [row.reason for row in ranking] == [None, None, "NO_NEGATIVES"]
+    assert ranking.prevalence == found.prevalence
     worst = ranking.segments[0]
     assert worst.difference < worst.upper < 0
     assert worst.p_value < 0.001
     assert worst.value.estimate < ranking.segments[1].value.estimate
-    assert len(ranking) == 2
+    assert len(ranking) == 3
     assert worst.num_positive_ref + worst.num_negative_ref == 2000
 
 

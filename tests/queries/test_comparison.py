@@ -293,20 +293,22 @@ def test_slices_are_ranked_against_their_rests(metric: str) -> None:
     recent = view.between(
         found.window.start_time.ToMicroseconds(), found.window.end_time.ToMicroseconds()
     )
-    window = counted(recent, SETTINGS)
-    at = "own" if metric == "auc_roc" else window.prevalence
-    expected = {}
+    parts = {}
     for key, value in (
         ("country", "DE"),
         ("country", "US"),
         ("device", "android"),
         ("device", "ios"),
     ):
-        part = [event for event in recent if event.is_in((key, value))]
         rest = [event for event in recent if not event.is_in((key, value))]
-        expected[key, value] = compare(
-            counted(part, SETTINGS), counted(rest, SETTINGS), metric=metric, prevalence=at
-        )
+        parts[key, value] = [event for event in recent if event.is_in((key, value))], rest
+    counts = {name: [counted(each, SETTINGS) for each in sides] for name, sides in parts.items()}
+    greatest = max(part.prevalence for part, _ in counts.values())
+    at = "own" if metric == "auc_roc" else greatest
+    expected = {
+        name: compare(*sides, metric=metric, prevalence=at) for name, sides in counts.items()
+    }
+    assert (found.prevalence if found.HasField("prevalence") else "own") == at
     adjusted = dict(zip(expected, holm([each.p_value for each in expected.values()])))
     names = [(each.segment.key, each.segment.value) for each in found.segments]
     assert names == sorted(expected, key=lambda name: expected[name].upper)
@@ -332,7 +334,6 @@ def test_small_slices_are_left_out_and_not_adjusted_for() -> None:
     assert (every.num_left_out, found.num_left_out) == (0, 1)
     start_us, end_us = found.window.start_time, found.window.end_time
     recent = view.between(start_us.ToMicroseconds(), end_us.ToMicroseconds())
-    window = counted(recent, SETTINGS)
     alone = []
     for each in found.segments:
         part, rest = [], []
@@ -340,10 +341,10 @@ def test_small_slices_are_left_out_and_not_adjusted_for() -> None:
             is_in = event.is_in((each.segment.key, each.segment.value))
             (part if is_in else rest).append(event)
         sides = counted(part, SETTINGS), counted(rest, SETTINGS)
-        alone.append(compare(*sides, prevalence=window.prevalence).p_value)
+        alone.append(compare(*sides, prevalence=found.prevalence).p_value)
     adjusted = [each.p_value for each in found.segments]
     assert adjusted == pytest.approx(holm(alone).tolist(), rel=1e-9)
-    assert found.prevalence == window.prevalence
+    assert found.prevalence < every.prevalence == 0.5  # of FR, which has one case of each class
     assert not ranked(view, metric="auc_roc").HasField("prevalence")
 
 
@@ -360,7 +361,10 @@ def test_slices_without_a_difference_come_last() -> None:
     one = [Event(True, 0.9, NOW, "FR")]
     found = ranked(View([*many(), *one]), key="country")
     assert [each.segment.value for each in found.segments] == ["DE", "US", "FR"]
-    assert not found.segments[-1].HasField("p_value")
+    last = found.segments[-1]
+    assert not last.HasField("p_value")
+    assert last.difference.undefined_reason == types_pb2.UNDEFINED_REASON_NO_NEGATIVES
+    assert found.prevalence < 0.5  # FR has no figure to rescale
 
 
 def test_bad_rankings() -> None:

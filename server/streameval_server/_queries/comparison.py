@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from streameval import compare
 from streameval.checks import quoted
-from streameval.statistics import BY_NAME, HEADLINE, Place, pooled_prevalence
+from streameval.statistics import BY_NAME, HEADLINE, Place
 from streameval.v1 import types_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._queries.metrics import (
@@ -35,6 +35,7 @@ from streameval_server._queries.metrics import (
     interval_message,
     lowest_score,
     reason_value,
+    undefined_reason,
 )
 from streameval_server._queries.query_engine import range_message
 from streameval_server._queries.selection import Selection, iso, parse_selection
@@ -193,15 +194,12 @@ def comparison(engine: QueryEngine, query: ComparisonRequest) -> types_pb2.Compa
     if is_complement:
         window_b = window_b.without(window_a)
     thresholds = compared_thresholds(query.metric, (a, window_a), (b, window_b))
-    prevalence = None
-    if BY_NAME[query.metric].is_rescaled and not query.own_prevalence:
-        prevalence = query.prevalence or common_prevalence(window_a, window_b)
     found = compare(
         window_a,
         window_b,
         metric=query.metric,
         level=query.level,
-        prevalence="own" if prevalence is None else prevalence,
+        prevalence="own" if query.own_prevalence else query.prevalence or "common",
         threshold=thresholds,
         **compared_costs(query.metric, a, b),
     )
@@ -221,6 +219,7 @@ def comparison_message(
     a: tuple[ResolvedSelection, Window], b: tuple[ResolvedSelection, Window], found: Comparison
 ) -> types_pb2.Comparison:
     """Return the difference of two sides as a message, without coverage and warnings."""
+    roc = None if found.auc_roc is None else comparison_message(a, b, found.auc_roc)
     message = types_pb2.Comparison(
         revision=min(a[0].view.revision, b[0].view.revision),
         a=side_message(a[1], found.a, found),
@@ -229,6 +228,7 @@ def comparison_message(
         prevalence=found.prevalence,
         window_a=range_message(a[0]),
         window_b=range_message(b[0]),
+        auc_roc=roc,
     )
     if not math.isnan(found.p_value):
         message.p_value = found.p_value
@@ -312,14 +312,6 @@ def _spanned(of: ResolvedSelection) -> str:
     return f"from {iso(of.span_us[0])} to {iso(of.span_us[1])}"
 
 
-def common_prevalence(*windows: Window) -> float:
-    """Return the prevalence of all windows together, undecayed; 1/2 without both classes."""
-    return pooled_prevalence(
-        sum(window.num_positive_ref for window in windows),
-        sum(window.num_negative_ref for window in windows),
-    )
-
-
 def side_message(window: Window, interval: Interval, found: Comparison) -> types_pb2.Metric:
     """Return one side's metric at the prevalence of the comparison."""
     message = types_pb2.Metric(name=found.metric)
@@ -340,8 +332,8 @@ def difference_message(a: Window, b: Window, found: Comparison) -> types_pb2.Met
         return _undefined(message, a if math.isnan(found.a.estimate) else b, found)
     message.value = found.difference
     message.interval.level = found.level
-    if math.isnan(found.lower):
-        message.interval.undefined_reason = types_pb2.UNDEFINED_REASON_TOO_FEW
+    if found.reason is not None:
+        message.interval.undefined_reason = undefined_reason(found.reason)
     else:
         message.interval.lower, message.interval.upper = found.lower, found.upper
     return message

@@ -262,6 +262,11 @@ def _reason(window: Window, metric: Metric) -> _Reason.ValueType:
     reason = metric.undefined_reason(
         positives=window.num_positive_ref, negatives=window.num_negative_ref
     )
+    return undefined_reason(reason)
+
+
+def undefined_reason(reason: str) -> _Reason.ValueType:
+    """Return the library's reason why there is no figure or no interval, as the contract's."""
     return _Reason.Value(f"UNDEFINED_REASON_{reason}")
 
 
@@ -276,7 +281,7 @@ def interval_message(interval: Interval) -> types_pb2.Interval:
     if interval.reason is None:
         message.lower, message.upper = interval.lower, interval.upper
     else:
-        message.undefined_reason = _Reason.Value(f"UNDEFINED_REASON_{interval.reason}")
+        message.undefined_reason = undefined_reason(interval.reason)
     if math.isfinite(interval.design_effect) and interval.design_effect != 1.0:
         message.design_effect = interval.design_effect
     if not math.isnan(interval.least_effect):

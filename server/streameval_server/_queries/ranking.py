@@ -1,11 +1,13 @@
 """RankSegments: slices ordered by their difference from the rest of the window, worst first.
 
-Each slice is compared with the window without it, at the window's prevalence,
-and the p-values are adjusted for multiple comparisons (Holm 1979). Slices without
-references in the window are left out: they have no metrics to compare.
+Each slice is compared with the window without it, and the p-values are adjusted for multiple
+comparisons (Holm 1979). Areas in precision-recall space are all at one prevalence, the greatest
+of the ranked slices. Slices without references in the window are left out: they have no metrics
+to compare.
 
-Cost: for each slice a merge of its panes, a subtraction and a comparison, about
-10 ms for a slice with full panes. Memory: the windows of one slice at a time.
+Cost: for each slice two merges of its panes (the first for the prevalence; the second is cached
+while it fits), a subtraction and a comparison, about 10 ms for a slice with full panes. Memory:
+the windows of one slice at a time.
 """
 
 from __future__ import annotations
@@ -15,12 +17,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval import compare, holm
-from streameval.statistics import BY_NAME
+from streameval.kernel import state_of
+from streameval.statistics import BY_NAME, common_prevalence
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import invalid
 from streameval_server._queries.comparison import (
     checked_metric,
-    common_prevalence,
     compared_costs,
     compared_thresholds,
     declared_threshold,
@@ -85,20 +87,15 @@ def ranking(engine: QueryEngine, query: RankingRequest) -> query_pb2.RankSegment
     if BY_NAME[query.metric].is_at_threshold:
         declared_threshold(query.metric, whole)  # also where there are no slices yet
         compared_costs(query.metric, whole)
+    chosen, num_left_out = _chosen(engine, query, whole)
+    prevalence = None
+    if chosen and BY_NAME[query.metric].is_rescaled:
+        prevalence = common_prevalence(references for _, references in chosen)
     messages: list[query_pb2.RankedSegment] = []
     p_values: list[float] = []
-    num_left_out = 0
-    for segment in _segments(whole.view, query.key):
+    for of, _ in chosen:
         # The windows of one slice at a time: each rest is as large as the whole.
-        of = whole.of_segment(segment)
-        part = engine.window(of)
-        smaller_class = min(part.num_positive_ref, part.num_negative_ref)
-        if not (part.num_positive_ref or part.num_negative_ref):
-            continue
-        if smaller_class < query.min_references:
-            num_left_out += 1
-            continue
-        message, p_value = _compared(engine, query, of, part, window)
+        message, p_value = _compared(engine, query, of, window, prevalence)
         messages.append(message)
         p_values.append(p_value)
     for message, p_value in zip(messages, holm(p_values).tolist(), strict=True):
@@ -111,9 +108,25 @@ def ranking(engine: QueryEngine, query: RankingRequest) -> query_pb2.RankSegment
         window=range_message(whole),
         coverage=coverage,
         warnings=engine.warnings(whole, window.resolution, coverage),
-        prevalence=common_prevalence(window) if BY_NAME[query.metric].is_rescaled else None,
+        prevalence=prevalence,
         num_left_out=num_left_out,
     )
+
+
+def _chosen(
+    engine: QueryEngine, query: RankingRequest, whole: ResolvedSelection
+) -> tuple[list[tuple[ResolvedSelection, tuple[int, int]]], int]:
+    """Return the slices with references, P and N of each, and how many have too few."""
+    chosen, num_left_out = [], 0
+    for segment in _segments(whole.view, query.key):
+        of = whole.of_segment(segment)
+        part = engine.window(of)
+        if min(part.num_positive_ref, part.num_negative_ref) < query.min_references:
+            num_left_out += part.num_cases > 0
+        elif part.num_cases:
+            state = state_of(part)  # which has the weights
+            chosen.append((of, (state.P, state.N)))
+    return chosen, num_left_out
 
 
 def _segments(view: StreamView, key: str) -> list[tuple[str, str]]:
@@ -129,12 +142,12 @@ def _compared(
     engine: QueryEngine,
     query: RankingRequest,
     of: ResolvedSelection,
-    part: Window,
     window: Window,
+    prevalence: float | None,
 ) -> tuple[query_pb2.RankedSegment, float]:
     """Return a slice's message without its p-value, and that."""
+    part = engine.window(of)
     rest = window.without(part)
-    prevalence = common_prevalence(window) if BY_NAME[query.metric].is_rescaled else None
     segment = of.selection.segment
     assert segment is not None
     found = compare(

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval import compare
-from streameval.statistics import BY_NAME, HEADLINE
+from streameval.statistics import HEADLINE
 from streameval.v1 import overview_pb2
-from streameval_server._queries.comparison import common_prevalence, comparison_message
+from streameval_server._queries.comparison import comparison_message
 from streameval_server._queries.resolved_selection import grid_of, resolve
 from streameval_server._queries.selection import AllTime, Between, Last, Selection
 
@@ -97,18 +97,9 @@ def valid_until_us(resolved: ResolvedSelection, times: ComparedTimes | None) -> 
 def add_change(
     message: overview_pb2.StreamSummary, engine: QueryEngine, times: ComparedTimes, level: float
 ) -> None:
-    """Add the change of `HEADLINE`, at the prevalence of both times. O(cells)."""
+    """Add the change of `HEADLINE`, at one prevalence. O(cells)."""
     window, reference = engine.window(times.window), engine.window(times.reference)
-    prevalence = None
-    if BY_NAME[HEADLINE].is_rescaled:
-        prevalence = common_prevalence(window, reference)
-    found = compare(
-        window,
-        reference,
-        metric=HEADLINE,
-        level=level,
-        prevalence="own" if prevalence is None else prevalence,
-    )
+    found = compare(window, reference, metric=HEADLINE, level=level)
     change = comparison_message((times.window, window), (times.reference, reference), found)
     message.change.CopyFrom(change)
     message.compared_with = times.kind

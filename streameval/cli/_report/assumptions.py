@@ -30,9 +30,9 @@ def assumptions(found: Answers) -> Iterator[str]:
     )
     if found.segments is not None:
         yield (
-            "Each segment is compared with the rest of the window at the window's prevalence; "
-            "intervals are per segment, and p-values are adjusted for the number of segments "
-            "(Holm)."
+            "Each segment is compared with the rest of the window, all at one prevalence, the "
+            "greatest of the segments; intervals are per segment, and p-values are adjusted for "
+            "the number of segments (Holm)."
         )
     if found.alarms is not None:
         yield (

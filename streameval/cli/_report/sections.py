@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from streameval._metric_registry import HEADLINE, reason_of, title_of
+from streameval._uncertainty.compare import what_it_lacks
 from streameval.cli._options import SHOWN_VALUES
 from streameval.cli._report import charts, figures, words
 from streameval.cli._report.markup import Markup, joined, table, tag
@@ -149,7 +150,8 @@ def segments(found: Answers) -> Markup | None:
     """Return the segments, the worst first; None without declared keys."""
     if found.segments is None:
         return None
-    ranked, falls = found.segments.ranking.segments, found.segments.falls
+    ranking, falls = found.segments.ranking, found.segments.falls
+    ranked, prevalence = ranking.segments, ranking.prevalence
     title = "Segments, the worst first"
     if not ranked:
         nothing = "No segment has labelled cases in this window."
@@ -160,7 +162,8 @@ def segments(found: Answers) -> Markup | None:
     titles = (_TITLE, "Difference from the rest", "Interval", "p", "Cases", "Labelled")
     heads = [("Segment", False), *((each, True) for each in titles), ("Lower since about", False)]
     rows = map(_segment, ranked[:MAX_SEGMENTS], falls)
-    return _section(title, note, _scroll("Segments", "At the window's prevalence", heads, rows))
+    at = "" if prevalence is None else f"All at a prevalence of {words.percent(prevalence)}"
+    return _section(title, note, _scroll("Segments", at, heads, rows))
 
 
 def _segment(each: RankedSegment, fall: StreamFall | None) -> list[object]:
@@ -171,7 +174,7 @@ def _segment(each: RankedSegment, fall: StreamFall | None) -> list[object]:
     return [
         tag("th", f"{key} = {shown}", scope="row"),
         _value(each.value.estimate, reason, data_segment=f"{key}:{value}"),
-        words.NOTHING if math.isnan(each.difference) else words.signed(each.difference),
+        what_it_lacks(each.value, each.reason) or words.signed(each.difference),
         f"{words.signed(each.lower)} to {words.signed(each.upper)}"
         if has_limits
         else words.NOTHING,

@@ -103,7 +103,7 @@ class StreamComparison(Comparison):
 
     Attributes
     ----------
-    metric, difference, lower, upper, level, p_value, prevalence, a, b
+    metric, difference, lower, upper, level, p_value, prevalence, a, b, auc_roc, reason
         As in `Comparison`: the difference is a's figure minus b's.
     revision : int
         Log revision that the answer includes.
@@ -135,7 +135,7 @@ class RankedSegment(Result):
     segment : (str, str)
         Key and value.
     value : Interval
-        Its figure, as ``value.estimate``, at the prevalence of the window.
+        Its figure, as ``value.estimate``, at the prevalence of the ranking.
     difference : float
         The slice's figure minus the figure of the rest; nan when undefined.
     lower, upper : float
@@ -145,6 +145,8 @@ class RankedSegment(Result):
         undefined.
     num_positive_ref, num_negative_ref : int
     coverage : StreamCoverage or None
+    reason : str or None
+        Why the difference has no limits, as of `Comparison`; None where it has.
     """
 
     segment: tuple[str, str]
@@ -156,6 +158,7 @@ class RankedSegment(Result):
     num_positive_ref: int
     num_negative_ref: int
     coverage: StreamCoverage | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -173,8 +176,8 @@ class SegmentRanking(Result):
     warnings : tuple of str
         Reasons to doubt the result.
     prevalence : float or None
-        That of the window, at which metrics of precision and recall are compared; None for
-        others.
+        The greatest of the slices that have both classes, to which metrics of precision and
+        recall are rescaled; None for others.
     num_left_out : int
         Slices that `min_references` left out.
     """

@@ -240,7 +240,7 @@ def read_comparison(message: types_pb2.Comparison) -> StreamComparison:
         lower=difference.lower,
         upper=difference.upper,
         level=difference.level,
-        reason=difference.reason,
+        reason=_no_limits(message.difference),
         design_effect=difference.design_effect,
     )
 
@@ -254,7 +254,14 @@ def _ranked_segment(message: query_pb2.RankedSegment) -> RankedSegment:
         difference=difference.estimate,
         lower=difference.lower,
         upper=difference.upper,
+        reason=_no_limits(message.difference),
     )
+
+
+def _no_limits(difference: types_pb2.Metric) -> str | None:
+    """Return why a difference has no limits; None where it has."""
+    given = difference.interval
+    return None if given.HasField("lower") else _reason(given.undefined_reason)
 
 
 def read_reliability(response: query_pb2.GetReliabilityResponse, level: float) -> StreamReliability:

@@ -35,7 +35,8 @@ def test_each_group_is_compared_with_the_rest(metric: str) -> None:
     """By hand: filter the rows, compare with the other rows, adjust by Holm, sort."""
     df = table(3)
     ranking = evaluate_by(labels=df.label, scores=df.score, by=df.country, metric=metric)
-    at = float(df.label.mean()) if metric in {"auc_pr", "average_precision"} else "own"
+    greatest = float(df.groupby("country").label.mean().max())
+    at = greatest if metric in {"auc_pr", "average_precision"} else "own"
     by_hand = {
         name: compare(of_rows(part), of_rows(df[df.country != name]), metric=metric, prevalence=at)
         for name, part in df.groupby("country")
@@ -117,6 +118,18 @@ def test_a_group_may_have_any_value(kind: str) -> None:
     assert "(missing)" in str(ranking) or missing is not None
 
 
+def test_a_group_of_one_class_is_told() -> None:
+    """What it lacks, or the rest lacks, in the table and in the rows; it decides no prevalence."""
+    labels, scores = [1, 1, 1, 0, 1, 0, 1], [3, 2, 1, 3, 4, 5, 6]
+    ranking = evaluate_by(labels=labels, scores=scores, by=list("aaabbcc"))
+    assert ranking.prevalence == 0.5
+    assert [(each.group, each.reason) for each in ranking][-1] == ("a", "NO_NEGATIVES")
+    assert str(ranking).splitlines()[-1].split("undefined")[1].strip() == "no negative case"
+    two = evaluate_by(labels=[1, 0, 1], scores=[3, 2, 1], by=list("aab"))
+    assert [row["reason"] for row in two.to_rows()] == ["NO_NEGATIVES"] * 2
+    assert "the rest has no negative case" in str(two)
+
+
 def test_counts_and_empty_columns() -> None:
     """A row that stands for many cases counts as many; no rows are no groups."""
     ranking = evaluate_by(
@@ -142,7 +155,8 @@ def test_it_prints_as_a_table() -> None:
     assert f"{ranking.groups[0].value:.3f}" in lines[2]
     assert ranking._repr_html_().count("<tr>") == 4
     plain = evaluate_by(labels=df.label, scores=df.score, by=df.country.to_list())
-    assert str(plain).startswith(f"AUC-PR by group at prevalence {df.label.mean():.4g}, worst")
+    greatest = df.groupby("country").label.mean().max()
+    assert str(plain).startswith(f"AUC-PR by group at prevalence {greatest:.4g}, worst")
 
 
 @pytest.mark.parametrize(

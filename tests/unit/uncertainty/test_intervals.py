@@ -402,17 +402,56 @@ def test_p_values_have_a_floor():
 
 
 def test_comparison_of_precision_recall_areas_has_one_prevalence():
-    """One curve at two prevalences differs unscaled, and does not at a common prevalence."""
+    """One curve at two prevalences differs unscaled, and does not at the greater of the two."""
     rare, common = evaluator(400, 20_000, seed=7), evaluator(400, 800, seed=8)
     assert compare(rare, common, metric="auc_pr", prevalence="own").p_value < 1e-6
     comparison = compare(rare, common, metric="auc_pr")
     assert comparison.p_value > 0.05
-    assert comparison.prevalence == 800 / (800 + 20_800)
+    assert comparison.prevalence == common.prevalence == 1 / 3
+    assert comparison.auc_roc == compare(rare, common, metric="auc_roc")
+    told = str(comparison).splitlines()
+    assert told[1] == "both at a prevalence of 0.3333, the greater of the two"
+    assert told[2] == f"AUC-ROC, which does not depend on it: {comparison.auc_roc}"
     assert comparison.a.estimate == rare.auc_pr(prevalence=comparison.prevalence)
     chosen = compare(rare, common, metric="average_precision", prevalence=0.3)
     assert chosen.b.estimate == common.average_precision(prevalence=0.3)
-    assert compare(rare, common, metric="auc_roc").prevalence is None
+    assert (compare(rare, common, metric="auc_roc").prevalence, chosen.auc_roc) == (None, None)
     assert compare(rare, common, metric="prevalence").p_value < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("rare", "common"), [((200, 39_800), (200, 200)), ((400, 19_600), (150, 350))]
+)
+def test_sides_of_unlike_prevalence_and_one_curve_seldom_differ(rare, common):
+    """At the pooled prevalence p < 0.05 in 0.44 and 0.15 of the same samples (seed 36)."""
+    rng = np.random.default_rng(36)
+    found = 0
+    for _ in range(400):
+        sides = Evaluator(), Evaluator()
+        for side, (P, N) in zip(sides, (rare, common), strict=True):
+            scores = rng.normal(size=P + N)
+            scores[:P] += 2
+            side.add_cases(labels=np.arange(P + N) < P, scores=scores)
+        found += compare(*sides).p_value < 0.05
+    assert found / 400 < 0.05 + 4 * math.sqrt(0.05 * 0.95 / 400)
+
+
+@pytest.mark.parametrize(
+    ("labels", "reason", "told"),
+    [
+        ([], "EMPTY", "b has no labelled case"),
+        ([0, 0], "NO_POSITIVES", "b has no positive case"),
+        ([1, 1], "NO_NEGATIVES", "b has no negative case"),
+    ],
+)
+def test_a_side_of_one_class_is_told(labels, reason, told):
+    """By name, with what it lacks; its prevalence decides nothing."""
+    one_class = Evaluator()
+    one_class.add_cases(labels=labels, scores=[0.5] * len(labels))
+    both = evaluator()
+    comparison = compare(both, one_class)
+    assert (comparison.reason, comparison.prevalence) == (reason, both.prevalence)
+    assert str(comparison) == f"nan (no interval: {reason}, {told})"
 
 
 @pytest.mark.parametrize("misses", [2**30, 2**54, 2**60])

@@ -3,7 +3,7 @@
 import { ApiError, get, Refresher, streamPath, watch } from "./api.js";
 import { Overlay } from "./curves.js";
 import { fill, h, setText } from "./dom.js";
-import { figure, interval, percent, period, pValue, reason, signed, titleOf } from "./format.js";
+import { figure, interval, percent, period, pValue, reason, rocWords, signed, titleOf } from "./format.js";
 import { points, prPath, rocPath } from "./geometry.js";
 import { COMPARED, HEADLINE } from "./metrics.js";
 import { PairedSection } from "./paired.js";
@@ -279,7 +279,7 @@ export class CompareView {
     const within = answer.complement ? ` The curve of ${nameB} includes ${nameA}; its figure does not.` : "";
     for (const each of [this.pr, this.roc]) each.name(nameA, nameB);
     this.curves.dataset.about = `${nameA} and ${nameB}: ${notes(answer, nameA, nameB)}`;
-    this.pr.card.note.textContent = (common === undefined ? "Each side at its own prevalence." : `Both at a prevalence of ${percent(common)}, that of both sides pooled.`) + within;
+    this.pr.card.note.textContent = (common === undefined ? "Each side at its own prevalence." : `Both at a prevalence of ${percent(common)}, the greater of the two.`) + within;
     this.roc.card.note.textContent = `ROC curves do not depend on prevalence.${within}`;
     this.pr.draw(sides, {
       across: "Recall", up: "Precision", floor: [[0, floor], [1, floor]],
@@ -335,7 +335,8 @@ function notes(answer, nameA, nameB) {
     ? period(new Date(window.startTime), new Date(window.endTime)) : "all time");
   return [
     `${nameA}: ${when(answer.windowA)}. ${nameB}: ${when(answer.windowB)}${answer.complement ? `, without ${nameA}` : ""}.`,
-    answer.prevalence === undefined ? "" : `Both at a prevalence of ${percent(answer.prevalence)}.`,
+    answer.prevalence === undefined ? "" : `Both at a prevalence of ${percent(answer.prevalence)}, the greater of the two.`,
+    rocWords(answer.aucRoc),
     "95 % intervals; cases are assumed to be independent.",
   ].filter(Boolean).join(" ");
 }

@@ -98,6 +98,14 @@ export function pValue(value) {
   return value < 0.001 ? "< 0.001" : value.toFixed(3);
 }
 
+/** The difference of AUC-ROC, which does not depend on the prevalence; empty where it is not defined. */
+export function rocWords(found) {
+  if (found?.difference.value === undefined) return "";
+  const { lower, upper } = found.difference.interval;
+  const limits = lower === undefined ? "" : ` (${signed(lower)} to ${signed(upper)}, p = ${pValue(found.pValue)})`;
+  return `AUC-ROC, at any prevalence: ${figure(found.a.value)} against ${figure(found.b.value)}, ${signed(found.difference.value)}${limits}.`;
+}
+
 /** 90 s, 5 min, 1.5 h, 3 d. */
 export function span(seconds) {
   const [size, unit] = UNITS.find(([each]) => Math.abs(seconds) >= each) ?? [1, "s"];

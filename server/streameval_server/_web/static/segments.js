@@ -54,7 +54,7 @@ export class SegmentsCard {
   update(answer, selected) {
     Object.assign(this, { ranked: answer.segments, selected, prevalence: answer.prevalence });
     const left = Number(answer.numLeftOut);
-    setText(this.note, `Each segment is compared with the rest of the window, both at the window's prevalence of ${percent(answer.prevalence)}. `
+    setText(this.note, `Each segment is compared with the rest of the window, all at a prevalence of ${percent(answer.prevalence)}, the greatest of these segments. `
       + "Intervals are per segment; p is adjusted for the number of segments (Holm), and below 0.05 the difference is drawn in colour."
       + (left ? ` ${count(left)} smaller ${left === 1 ? "segment is" : "segments are"} left out.` : ""));
     this.show();
@@ -100,7 +100,7 @@ export class SegmentsCard {
     if (focused) [...this.body.querySelectorAll("a")].find((each) => each.textContent === focused)?.focus();
   }
 
-  /** The title of the values: they are those at the window's prevalence. */
+  /** The title of the values, which are all at one prevalence. */
   get valueTitle() {
     return `${titleOf(HEADLINE)} at ${percent(this.prevalence)}`;
   }
@@ -114,7 +114,8 @@ export class SegmentsCard {
       h("th", { scope: "row" }, h("a", { href: this.toSegment(each.segment), "aria-current": isSelected ? "true" : null },
         h("span", { class: "key" }, keyTitle(key)), " ", valueTitle(each.segment))),
       h("td", { class: "number", "data-title": this.valueTitle }, each.value.value === undefined ? h("span", { class: "reason" }, reason(each.value)) : figure(each.value.value)),
-      h("td", { class: "number", "data-title": "Difference" }, signed(each.difference.value)),
+      h("td", { class: "number", "data-title": "Difference" },
+        each.difference.value === undefined && each.value.value !== undefined ? h("span", { class: "reason" }, `the rest: ${reason(each.difference)}`) : signed(each.difference.value)),
       h("td", { class: "drawn" }, whisker(each, reach)),
       h("td", { class: "number", "data-title": "95 % interval" }, limits?.lower === undefined ? "–" : `${signed(limits.lower)} to ${signed(limits.upper)}`),
       h("td", { class: "number", "data-title": "p" }, pValue(each.pValue)),

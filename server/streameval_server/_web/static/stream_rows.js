@@ -3,7 +3,7 @@
 import { openWords, watchTitle } from "./alarms.js";
 import { metric } from "./api.js";
 import { fill, h, setText } from "./dom.js";
-import { count, figure, interval, measured, percent, period, reason, signed, span, titleOf } from "./format.js";
+import { count, figure, interval, measured, percent, period, reason, rocWords, signed, span, titleOf } from "./format.js";
 import { HEADLINE, RATES } from "./metrics.js";
 import { atOwnPrevalence } from "./projected.js";
 import { DEFAULT_WINDOW, toStream } from "./route.js";
@@ -169,7 +169,7 @@ function changeWords({ change, comparedWith, evident }) {
   const times = [change.windowA, change.windowB].map(({ startTime, endTime }) => period(new Date(startTime), new Date(endTime)));
   const reference = comparedWith === "CHANGE_REFERENCE_ALARMS" ? "the reference of its alarms" : "the time before";
   const evidence = evident ? "" : " No evidence that it changed.";
-  return `${figure(change.a.value)} from ${times[0]} against ${figure(change.b.value)} in ${reference}, ${times[1]}, both at the same prevalence.${evidence}`;
+  return `${figure(change.a.value)} from ${times[0]} against ${figure(change.b.value)} in ${reference}, ${times[1]}, both at a prevalence of ${percent(change.prevalence)}, the greater of the two. ${rocWords(change.aucRoc)}${evidence}`;
 }
 
 function signedInterval(limits) {
