@@ -17,9 +17,12 @@ from scipy import integrate, special, stats
 
 from streameval._counts.groups import Groups
 from streameval._uncertainty.estimates import figure_of
+from streameval.kernel import Run, ScoreCounts, State, evaluator_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from streameval import Evaluator
 
 Rng = np.random.Generator
 
@@ -139,6 +142,29 @@ def groups_of(p: np.ndarray, n: np.ndarray, missed_p: int, missed_n: int) -> Gro
         P=int(p.sum()) + missed_p,
         N=int(n.sum()) + missed_n,
     )
+
+
+def evaluator_with(
+    scores: np.ndarray,
+    positives: np.ndarray,
+    negatives: np.ndarray,
+    misses: tuple[int, int] = (0, 0),
+) -> Evaluator:
+    """Return an evaluator with these numbers of cases of each class at each score."""
+    runs = (Run.of(scores, each.astype(np.int64)) for each in (positives, negatives))
+    return evaluator_of(State(ScoreCounts(*runs), *misses))
+
+
+def counted(groups: Groups) -> Evaluator:
+    """Return the evaluator of groups, whose other negatives are tied between the positives."""
+    nothing = np.zeros_like(groups.p)
+    between = groups.fp - np.concatenate(([0], (groups.fp + groups.n)[:-1]))
+    last = groups.N - groups.missed_negatives - int(groups.n.sum() + between.sum())
+    place = np.arange(2 * groups.p.size + 1, dtype=np.float64)
+    positives = np.append(np.stack((nothing, groups.p), axis=1), 0)
+    negatives = np.append(np.stack((between, groups.n), axis=1), last)
+    misses = groups.missed_positives, groups.missed_negatives
+    return evaluator_with(-place, positives, negatives, misses)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,9 @@
-"""Bias and coverage of figures where cases depend on each other or labels lack, by simulation.
+"""Where figures can be trusted, by simulation: a map of all, and two parts of it in detail.
 
+    python bench/truth.py map                 # every figure: coverage, width, refusals
+    python bench/truth.py map --quick         # 200 samples a cell, none repeated
+    python bench/truth.py map --only areas    # again, cells whose part or name has this text
+    python bench/truth.py map --resume        # only cells that the file does not have
     python bench/truth.py clusters            # bursts and users, some three minutes
     python bench/truth.py clusters --quick    # 60 streams a cell
     python bench/truth.py labels              # late and chosen labels, some five minutes
@@ -12,9 +16,11 @@ Constants of the library were chosen on other seeds.
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from truth_clusters import print_clusters
 from truth_labels import print_labels
+from truth_map import RESULTS, print_map
 
 
 def main() -> None:
@@ -22,15 +28,22 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parts = parser.add_subparsers(dest="part", required=True)
+    drawn = parts.add_parser("map", help="every figure, over prevalence, positives and designs")
+    drawn.add_argument("--resume", action="store_true", help="keep the cells of the file")
+    drawn.add_argument("--to", type=Path, default=RESULTS, help="the file of results")
     clusters = parts.add_parser("clusters", help="cases of one user or one burst")
     clusters.add_argument("--groups", type=int, default=32, help="that clusters are hashed into")
     labels = parts.add_parser("labels", help="labels that come late or are chosen")
     for each in (clusters, labels):
+        each.add_argument("--streams", type=int, default=300, help="streams a cell")
+    for each in (drawn, clusters, labels):
         each.add_argument("--seed", type=int, default=20_264)
         each.add_argument("--only", default="", help="a part of the scenarios' names")
-        each.add_argument("--streams", type=int, default=300, help="streams a cell")
-        each.add_argument("--quick", action="store_true", help="60 streams a cell")
+        each.add_argument("--quick", action="store_true", help="fewer streams a cell")
     chosen = parser.parse_args()
+    if chosen.part == "map":
+        print_map(chosen.seed, chosen.only, chosen.to, quick=chosen.quick, resume=chosen.resume)
+        return
     streams = 60 if chosen.quick else chosen.streams
     if chosen.part == "clusters":
         print_clusters(streams, chosen.seed, chosen.only, chosen.groups)

@@ -5,7 +5,7 @@ Each interval costs one pass over the groups (O(G)); nothing is resampled unless
 cases of different clusters are. Where cases are correlated, like the cases of one customer
 or of one burst, and no clusters are declared, the intervals are too narrow.
 Measured coverage, by metric, prevalence and number of positives, is in
-docs/intervals.md; ``bench/coverage.py`` measures it.
+docs/evidence-map.md; ``bench/truth.py map`` measures it.
 """
 
 from __future__ import annotations

@@ -1,0 +1,295 @@
+"""A map of where the library answers: coverage, width and refusals of every figure.
+
+A part of bench/truth.py. Each cell is simulated 1,000 times through the public interface, and
+4,000 times more, on other numbers, where fewer than 94.5 % of its nominal 95 % intervals held the
+true value. The textbook's interval is computed of the same samples. Results are a line for each
+cell and figure in a file, which the page and its picture are made from.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import time
+import zlib
+from collections import defaultdict
+from dataclasses import asdict, dataclass, fields
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from map_areas import area_cells, calibration_cells, look_cells, rate_cells
+from map_changes import difference_cells, fall_cells, pair_cells, projection_cells
+from map_designs import cluster_cells, sample_cells, weight_cells
+from scipy import stats
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from map_cells import Cell, Found
+
+RESULTS = Path("truth-map.csv")
+PARTS = (
+    area_cells,
+    look_cells,
+    rate_cells,
+    calibration_cells,
+    cluster_cells,
+    weight_cells,
+    sample_cells,
+    difference_cells,
+    pair_cells,
+    fall_cells,
+    projection_cells,
+)
+
+REPLICATES, REPEATED = 1_000, 4_000
+DOUBTFUL = 0.945
+"""A lower coverage is measured again."""
+MIN_COVERAGE = 0.93
+CERTAINTY = 0.999
+MAX_WIDTH, MIN_EFFECTIVE = 1.5, 100
+"""Times the needed width, where the scarcer class has as many effective cases."""
+MAX_REFUSED = 0.1
+TEXTBOOK = (0.93, 0.97)
+"""The coverage at which a textbook's method is said to work."""
+MIN_ANSWERS = 100
+"""Fewer answers say nothing about coverage."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure of one cell.
+
+    Attributes
+    ----------
+    part, figure, cell : str
+    positives, prevalence, effective : float
+        The expected ones; `effective` cases of the scarcer class.
+    is_apart : bool
+        Whether no width is asked of it.
+    replicates : int
+    refused : float
+        The share of replicates without an interval.
+    coverage, error : float
+        Of the others, with its standard error.
+    width : float
+        The median width over the needed one, 2 x 1.96 standard deviations of the estimate.
+    textbook, textbook_width : float
+        The same of the textbook's method.
+    """
+
+    part: str
+    figure: str
+    cell: str
+    positives: float
+    prevalence: float
+    effective: float
+    is_apart: bool
+    replicates: int
+    refused: float
+    coverage: float
+    error: float
+    width: float
+    textbook: float
+    textbook_width: float
+
+    @property
+    def upper_limit(self) -> float:
+        """Of the coverage, which is not above it with `CERTAINTY` (Clopper and Pearson)."""
+        answers = round(self.replicates * (1 - self.refused))
+        held = round(self.coverage * answers) if answers >= MIN_ANSWERS else answers
+        return (
+            1.0 if held == answers else float(stats.beta.ppf(CERTAINTY, held + 1, answers - held))
+        )
+
+    @property
+    def is_low(self) -> bool:
+        """Whether the coverage is below the target beyond doubt."""
+        return self.upper_limit < MIN_COVERAGE
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether the intervals are too wide to be of use."""
+        return self.effective >= MIN_EFFECTIVE and not self.is_apart and self.width > MAX_WIDTH
+
+    @property
+    def textbook_works(self) -> bool:
+        """Whether the textbook's method covers what it says."""
+        return TEXTBOOK[0] <= self.textbook <= TEXTBOOK[1]
+
+
+def row_of(cell: Cell, figure: str, found: list[Found]) -> Row:
+    """Return the summary of the replicates of one figure."""
+    columns = np.array([(f.truth, f.estimate, f.lower, f.upper, *f.textbook) for f in found]).T
+    truth, estimate, *limits = columns
+    with np.errstate(invalid="ignore"):
+        needed = 2 * 1.96 * float(np.nanstd(estimate - truth))
+    refused, coverage, width = summary(truth, limits[0], limits[1], needed)
+    _, textbook, textbook_width = summary(truth, limits[2], limits[3], needed)
+    answers = max(len(found) * (1 - refused), 1)
+    return Row(
+        part=cell.part,
+        figure=figure,
+        cell=cell.name,
+        positives=cell.axes["positives"],
+        prevalence=cell.axes["prevalence"],
+        effective=round(cell.effective.get(figure, cell.axes["positives"]), 1),
+        is_apart=cell.is_apart,
+        replicates=len(found),
+        refused=refused,
+        coverage=coverage,
+        error=math.sqrt(max(coverage * (1 - coverage), 1 / answers) / answers),
+        width=width,
+        textbook=textbook,
+        textbook_width=textbook_width,
+    )
+
+
+def summary(
+    truth: np.ndarray, lower: np.ndarray, upper: np.ndarray, needed: float
+) -> tuple[float, float, float]:
+    """Return the share of refusals, the coverage of the rest, and its width over the needed."""
+    answered = ~np.isnan(lower)
+    refused = 1 - float(answered.mean())
+    if not answered.any():
+        return refused, math.nan, math.nan
+    held = (lower <= truth) & (truth <= upper)
+    width = float(np.median((upper - lower)[answered]))
+    return refused, float(held[answered].mean()), width / needed if needed else math.inf
+
+
+def measure(cell: Cell, seed: int, replicates: int, repeated: int) -> list[Row]:
+    """Return the rows of a cell; doubtful figures of `repeated` replicates on other numbers."""
+    rows = rows_of(cell, cell.figures, [seed, zlib.crc32(cell.name.encode())], replicates)
+    doubtful = [row.figure for row in rows if row.coverage < DOUBTFUL] if repeated else []
+    again = rows_of(cell, doubtful, [seed, zlib.crc32(cell.name.encode()), 1], repeated)
+    better = {row.figure: row for row in again}
+    return [better.get(row.figure, row) for row in rows]
+
+
+def rows_of(cell: Cell, figures: Iterable[str], seed: list[int], replicates: int) -> list[Row]:
+    """Return the rows of some figures of a cell."""
+    rng, found = np.random.default_rng(seed), defaultdict(list)
+    wanted = tuple(figures)
+    for _ in range(max(replicates // cell.slow, 1) if wanted else 0):
+        for figure, each in cell.draw(rng, wanted).items():
+            found[figure].append(each)
+    return [row_of(cell, figure, each) for figure, each in found.items()]
+
+
+def cells_of(only: str) -> Iterator[Cell]:
+    """Yield the cells whose part, name or figures have a text in them."""
+    for cell in chain.from_iterable(part() for part in PARTS):
+        if only in f"{cell.part}: {cell.name}":
+            yield cell
+
+
+def read_rows(path: Path = RESULTS) -> list[Row]:
+    """Return the rows of a file of results."""
+    kinds = {each.name: each.type for each in fields(Row)}
+    made = {"str": str, "float": float, "int": int, "bool": lambda text: text == "True"}
+    with path.open(newline="") as file:
+        lines = csv.DictReader(line for line in file if not line.startswith("#"))
+        return [
+            Row(**{name: made[kinds[name]](text) for name, text in row.items()}) for row in lines
+        ]
+
+
+def print_map(seed: int, only: str, path: Path, *, quick: bool, resume: bool) -> None:
+    """Measure the cells, write a line for each figure, and print the summary."""
+    begin, kept = time.perf_counter(), read_rows(path) if path.exists() else []
+    if not resume:
+        kept = [row for row in kept if only not in f"{row.part}: {row.cell}"]
+    done = {(row.part, row.cell) for row in kept}
+    replicates, repeated = (200, 0) if quick else (REPLICATES, REPEATED)
+    with path.open("w", newline="") as file:
+        file.write(f"# seed {seed}\n")
+        writer = csv.DictWriter(file, [each.name for each in fields(Row)], lineterminator="\n")
+        writer.writeheader()
+        fresh = (
+            row
+            for cell in cells_of(only)
+            if (cell.part, cell.name) not in done
+            for row in measure(cell, seed, replicates, repeated)
+        )
+        rows = []
+        for row in chain(kept, fresh):
+            rows.append(row)
+            writer.writerow({name: shown(value) for name, value in asdict(row).items()})
+            file.flush()
+    print(f"seed {seed}, {time.perf_counter() - begin:.0f} s\n")
+    print("\n".join(table(rows)))
+    print("\n".join(findings(rows)))
+
+
+def shown(value: object) -> object:
+    """Return a value as a line of the file has it."""
+    return f"{value:.5g}" if isinstance(value, float) else value
+
+
+HEADINGS = (
+    "part",
+    "figure",
+    "cells",
+    "answered",
+    "least coverage",
+    "below 0.93",
+    "width, median",
+    "too wide",
+    "refused",
+    "textbook: least",
+    "below 0.93",
+)
+
+
+def table(rows: list[Row]) -> list[str]:
+    """Return a line of Markdown for each figure of each part."""
+    kinds: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        name, _, at = row.figure.partition(" @ ")
+        kinds[row.part, name + (" at another prevalence" if at else "")].append(row)
+    lines = ["| " + " | ".join(HEADINGS) + " |", "|---|---|" + "---:|" * (len(HEADINGS) - 2)]
+    for (part, name), found in kinds.items():
+        lines.append("| " + " | ".join([part, name, *line_of(found)]) + " |")
+    return lines
+
+
+def line_of(rows: list[Row]) -> list[str]:
+    """Return the columns of one figure's cells."""
+    answered = [row for row in rows if row.replicates * (1 - row.refused) >= MIN_ANSWERS]
+    least = min(answered, key=lambda row: row.coverage, default=None)
+    asked = [r for r in answered if r.effective >= MIN_EFFECTIVE and not r.is_apart]
+    textbook = [row for row in rows if not math.isnan(row.textbook)]
+    works = [row for row in textbook if row.textbook_works]
+    return [
+        f"{len(rows)}",
+        f"{np.mean([1 - row.refused for row in rows]):.0%}",
+        f"{least.coverage:.3f} ± {least.error:.3f}" if least else "-",
+        f"{sum(row.is_low for row in rows)}",
+        f"{np.median([row.width for row in asked]):.2f}" if asked else "-",
+        f"{sum(row.is_wide for row in rows)} of {len(asked)}",
+        f"{np.mean([row.refused for row in works]):.0%} of {len(works)}" if works else "-",
+        f"{min(row.textbook for row in textbook):.3f}" if textbook else "-",
+        f"{sum(row.textbook < MIN_COVERAGE for row in textbook)}" if textbook else "-",
+    ]
+
+
+def findings(rows: list[Row]) -> list[str]:
+    """Return a line for each cell that misses a target."""
+    lines = []
+    for row in sorted(rows, key=lambda row: row.coverage):
+        kinds = {
+            "LOW": row.is_low,
+            "WIDE": row.is_wide,
+            "REFUSED": row.textbook_works and row.refused > 1 / 2,
+        }
+        lines += [
+            f"{kind}: {row.figure} | {row.part}: {row.cell} | nominal 0.95, found "
+            f"{row.coverage:.3f} +- {row.error:.3f}, width {row.width:.2f} of the needed, refused "
+            f"{row.refused:.0%}; textbook {row.textbook:.3f}, {row.textbook_width:.2f}"
+            for kind, is_so in kinds.items()
+            if is_so
+        ]
+    return lines
