@@ -27,6 +27,7 @@ CONDITIONS = {
     "bursts of 10": {"burst": 10},
     "late labels": {"is_late": True},
     "daily cycle": {"daily": 0.05},
+    "nine retries": {"retries": 9},
 }
 
 

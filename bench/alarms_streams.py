@@ -32,6 +32,7 @@ WATCHES = ("ranking", "placement", "precision", "flagged", "calibration")
 DAY_MINUTES = 1440
 HOUR = 60
 REFERENCE_DAYS = 7
+RETRY_MINUTES = 10
 
 
 def distance_of(auc: float) -> float:
@@ -50,6 +51,8 @@ class Traffic:
     burst : int
         Rows that come in one minute, share half of their scores' variance and have labels
         that are alike.
+    retries : int
+        How often each row is sent again, within ten minutes.
     is_late : bool
         Whether labels come after an exponential delay: of 6 hours for a flagged negative,
         up to 4 days for a positive that is not flagged.
@@ -67,6 +70,7 @@ class Traffic:
 
     positives: float
     burst: int = 1
+    retries: int = 0
     is_late: bool = False
     daily: float = 0.0
     auc: float = AUC
@@ -76,7 +80,7 @@ class Traffic:
 
     def day(self, rng: Rng) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return labels, scores and minutes of the rows of one day, in no order."""
-        rows = self.positives / PREVALENCE * 24
+        rows = self.positives / PREVALENCE * 24 / (1 + self.retries)
         most = 1.3 if self.daily else 1.0
         minute = rng.integers(DAY_MINUTES, size=rng.poisson(most * rows / self.burst))
         if self.daily:
@@ -98,7 +102,14 @@ class Traffic:
             distance = np.where(is_changed, distance, distance_of(AUC))
         if self.daily:
             distance = distance + self.daily * np.cos(2 * np.pi * minutes / DAY_MINUTES)
-        return labels, self.scores(noise + distance * labels), minutes
+        values = noise + distance * labels
+        if self.retries:
+            labels, values, minutes = (
+                np.tile(each, 1 + self.retries) for each in (labels, values, minutes)
+            )
+            later = rng.integers(RETRY_MINUTES + 1, size=minutes.size)
+            minutes = np.minimum(minutes + later, DAY_MINUTES - 1)
+        return labels, self.scores(values), minutes
 
     def scores(self, values: np.ndarray) -> np.ndarray:
         """Return the model's probabilities."""

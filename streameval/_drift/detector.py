@@ -46,7 +46,9 @@ class DriftDetector:
     While nothing has become worse than the reference by more than the tolerance, the mean
     time to a false alarm of the whole detector is at least `mean_time_to_false_alarm`, at
     any number of looks and of cases. It assumes that the means of panes do not depend on
-    the panes before: give `clusters`, or panes at least as long as a burst.
+    the panes before: take panes that are longer than a burst or the retries of an id last;
+    `warning` says where the reference shows that they may not be. Give `clusters` for cases
+    of one pane that depend on one another.
 
     Parameters
     ----------
@@ -169,6 +171,16 @@ class DriftDetector:
     def alarms(self) -> tuple[Alarm, ...]:
         """The alarms, oldest first: all open ones, and the newest others, 32 at most."""
         return tuple(self._engine.alarms)
+
+    @property
+    def warning(self) -> str | None:
+        """Why false alarms may be more frequent than stated, and what to do; None if not known.
+
+        It needs a window as the reference, whose older panes are of an hour, and panes of the
+        detector that are shorter: rows of one hour that depend on one another, such as retries,
+        may be in several of them. Declared clusters count within a pane only.
+        """
+        return self._engine.warning
 
     @property
     def evidence(self) -> dict[str, float]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
+from streameval._drift.processes import HOUR_US
 from streameval._drift.reference import (
     MIN_CASES,
     bands_of,
@@ -17,6 +18,9 @@ from streameval._drift.reference import (
     theta_of,
 )
 from streameval._drift.watches import COMPANIONS
+from streameval._uncertainty.interval import MAX_SILENT_EFFECT
+from streameval._uncertainty.intervals import gradient_function
+from streameval._uncertainty.pane_blocks import pane_effect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,6 +43,9 @@ class FrozenReference:
         Of the whole, then of the segments; 0 where no fall could be seen.
     segments : tuple of str
         ``"key=value"``, sorted.
+    dependence : float
+        The design effect that rows of one hour have at least, where the bets are of shorter
+        panes and it is worth a warning; else 1.
     """
 
     bands: Bands
@@ -46,6 +53,7 @@ class FrozenReference:
     errors: FloatArray
     thetas: FloatArray
     segments: tuple[str, ...]
+    dependence: float = 1.0
 
     @classmethod
     def of(
@@ -77,7 +85,20 @@ class FrozenReference:
             np.array([each.error for each in means]),
             np.array(thetas),
             tuple(segments),
+            _dependence(reference, settings),
         )
+
+
+def _dependence(reference: ReferenceCases, settings: DriftSettings) -> float:
+    """Return what dependence inside the reference's panes, of an hour where they are old, is.
+
+    Retries, sessions and users have rows in several panes of the bets, which then are not
+    independent. AUC-ROC shows it, because a cycle of the prevalence does not move it.
+    """
+    if settings.pane_us >= HOUR_US:
+        return 1.0
+    effect = pane_effect(reference.state, reference.panes, gradient_function("auc_roc", ()))
+    return effect if effect > MAX_SILENT_EFFECT else 1.0
 
 
 def _unseen_error(index: int, mean: Mean, settings: DriftSettings) -> InvalidInputError:

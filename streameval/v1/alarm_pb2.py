@@ -27,7 +27,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from streameval.v1 import types_pb2 as streameval_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19streameval/v1/alarm.proto\x12\rstreameval.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19streameval/v1/types.proto\"\xaa\x02\n\rAlarmSettings\x12*\n\x07watches\x18\x01 \x03(\x0b\x32\x19.streameval.v1.AlarmWatch\x12;\n\x18mean_time_to_false_alarm\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\'\n\x04pane\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12+\n\x08maturity\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12+\n\treference\x18\x05 \x01(\x0b\x32\x18.streameval.v1.TimeRange\x12-\n\nlabel_wait\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\"-\n\nAlarmWatch\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\ttolerance\x18\x02 \x01(\x01\"\xa3\x02\n\x0b\x41larmStatus\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12(\n\x05state\x18\x02 \x01(\x0e\x32\x19.streameval.v1.AlarmState\x12\x11\n\twaits_for\x18\x03 \x01(\t\x12+\n\treference\x18\x04 \x01(\x0b\x32\x18.streameval.v1.TimeRange\x12\x32\n\x0ewatching_since\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\x08\x65vidence\x18\x06 \x03(\x0b\x32\x1c.streameval.v1.AlarmEvidence\x12$\n\x06\x61larms\x18\x07 \x03(\x0b\x32\x14.streameval.v1.Alarm\x12\x10\n\x08left_out\x18\x08 \x01(\x04\"=\n\rAlarmEvidence\x12\r\n\x05watch\x18\x01 \x01(\t\x12\r\n\x05share\x18\x02 \x01(\x01\x12\x0e\n\x06\x66iring\x18\x03 \x01(\x08\"\xab\x05\n\x05\x41larm\x12\x0e\n\x06number\x18\x01 \x01(\r\x12\n\n\x02id\x18\x02 \x01(\t\x12\x0e\n\x06stream\x18\x03 \x01(\t\x12\r\n\x05watch\x18\x04 \x01(\t\x12\x0f\n\x07\x63hanged\x18\x05 \x01(\t\x12\x11\n\tdirection\x18\x06 \x01(\t\x12-\n\traised_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x05since\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\x0csince_limits\x18\t \x01(\x0b\x32\x18.streameval.v1.TimeRange\x12\x11\n\treference\x18\n \x01(\x01\x12)\n\x05value\x18\x0b \x01(\x0b\x32\x1a.streameval.v1.AlarmFigure\x12.\n\ndifference\x18\x0c \x01(\x0b\x32\x1a.streameval.v1.AlarmFigure\x12/\n\x08segments\x18\r \x03(\x0b\x32\x1d.streameval.v1.DriftedSegment\x12\x15\n\rchanged_first\x18\x0e \x01(\t\x12\x35\n\x11scores_changed_at\x18\x0f \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x35\n\x11labels_changed_at\x18\x10 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07look_at\x18\x11 \x01(\t\x12\x0f\n\x07repeats\x18\x12 \x01(\r\x12+\n\x07last_at\x18\x13 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x33\n\x0f\x61\x63knowledged_at\x18\x14 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tdelivered\x18\x15 \x01(\x08\"=\n\x0b\x41larmFigure\x12\x10\n\x08\x65stimate\x18\x01 \x01(\x01\x12\r\n\x05lower\x18\x02 \x01(\x01\x12\r\n\x05upper\x18\x03 \x01(\x01\"J\n\x0e\x44riftedSegment\x12\'\n\x07segment\x18\x01 \x01(\x0b\x32\x16.streameval.v1.Segment\x12\x0f\n\x07\x65_value\x18\x02 \x01(\x01\"m\n\x11ListAlarmsRequest\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x0e\n\x06prefix\x18\x02 \x01(\t\x12\x11\n\topen_only\x18\x03 \x01(\x08\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\"m\n\x12ListAlarmsResponse\x12,\n\x08statuses\x18\x01 \x03(\x0b\x32\x1a.streameval.v1.AlarmStatus\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\x04\"9\n\x17\x41\x63knowledgeAlarmRequest\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x0e\n\x06number\x18\x02 \x01(\r\"Q\n\x18\x41\x63knowledgeAlarmResponse\x12#\n\x05\x61larm\x18\x01 \x01(\x0b\x32\x14.streameval.v1.Alarm\x12\x10\n\x08revision\x18\x02 \x01(\x04*t\n\nAlarmState\x12\x1b\n\x17\x41LARM_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13\x41LARM_STATE_WAITING\x10\x01\x12\x18\n\x14\x41LARM_STATE_WATCHING\x10\x02\x12\x16\n\x12\x41LARM_STATE_FIRING\x10\x03\x42p\n\rstreameval.v1B\nAlarmProtoP\x01Z\x1astreameval/v1;streamevalv1\xa2\x02\x03SEV\xaa\x02\rStreameval.V1\xca\x02\rStreameval\\V1\xea\x02\x0eStreameval::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19streameval/v1/alarm.proto\x12\rstreameval.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19streameval/v1/types.proto\"\xaa\x02\n\rAlarmSettings\x12*\n\x07watches\x18\x01 \x03(\x0b\x32\x19.streameval.v1.AlarmWatch\x12;\n\x18mean_time_to_false_alarm\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\'\n\x04pane\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12+\n\x08maturity\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12+\n\treference\x18\x05 \x01(\x0b\x32\x18.streameval.v1.TimeRange\x12-\n\nlabel_wait\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\"-\n\nAlarmWatch\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\ttolerance\x18\x02 \x01(\x01\"\xb5\x02\n\x0b\x41larmStatus\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12(\n\x05state\x18\x02 \x01(\x0e\x32\x19.streameval.v1.AlarmState\x12\x11\n\twaits_for\x18\x03 \x01(\t\x12+\n\treference\x18\x04 \x01(\x0b\x32\x18.streameval.v1.TimeRange\x12\x32\n\x0ewatching_since\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\x08\x65vidence\x18\x06 \x03(\x0b\x32\x1c.streameval.v1.AlarmEvidence\x12$\n\x06\x61larms\x18\x07 \x03(\x0b\x32\x14.streameval.v1.Alarm\x12\x10\n\x08left_out\x18\x08 \x01(\x04\x12\x10\n\x08warnings\x18\t \x03(\t\"=\n\rAlarmEvidence\x12\r\n\x05watch\x18\x01 \x01(\t\x12\r\n\x05share\x18\x02 \x01(\x01\x12\x0e\n\x06\x66iring\x18\x03 \x01(\x08\"\xab\x05\n\x05\x41larm\x12\x0e\n\x06number\x18\x01 \x01(\r\x12\n\n\x02id\x18\x02 \x01(\t\x12\x0e\n\x06stream\x18\x03 \x01(\t\x12\r\n\x05watch\x18\x04 \x01(\t\x12\x0f\n\x07\x63hanged\x18\x05 \x01(\t\x12\x11\n\tdirection\x18\x06 \x01(\t\x12-\n\traised_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x05since\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\x0csince_limits\x18\t \x01(\x0b\x32\x18.streameval.v1.TimeRange\x12\x11\n\treference\x18\n \x01(\x01\x12)\n\x05value\x18\x0b \x01(\x0b\x32\x1a.streameval.v1.AlarmFigure\x12.\n\ndifference\x18\x0c \x01(\x0b\x32\x1a.streameval.v1.AlarmFigure\x12/\n\x08segments\x18\r \x03(\x0b\x32\x1d.streameval.v1.DriftedSegment\x12\x15\n\rchanged_first\x18\x0e \x01(\t\x12\x35\n\x11scores_changed_at\x18\x0f \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x35\n\x11labels_changed_at\x18\x10 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07look_at\x18\x11 \x01(\t\x12\x0f\n\x07repeats\x18\x12 \x01(\r\x12+\n\x07last_at\x18\x13 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x33\n\x0f\x61\x63knowledged_at\x18\x14 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tdelivered\x18\x15 \x01(\x08\"=\n\x0b\x41larmFigure\x12\x10\n\x08\x65stimate\x18\x01 \x01(\x01\x12\r\n\x05lower\x18\x02 \x01(\x01\x12\r\n\x05upper\x18\x03 \x01(\x01\"J\n\x0e\x44riftedSegment\x12\'\n\x07segment\x18\x01 \x01(\x0b\x32\x16.streameval.v1.Segment\x12\x0f\n\x07\x65_value\x18\x02 \x01(\x01\"m\n\x11ListAlarmsRequest\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x0e\n\x06prefix\x18\x02 \x01(\t\x12\x11\n\topen_only\x18\x03 \x01(\x08\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\"m\n\x12ListAlarmsResponse\x12,\n\x08statuses\x18\x01 \x03(\x0b\x32\x1a.streameval.v1.AlarmStatus\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\x04\"9\n\x17\x41\x63knowledgeAlarmRequest\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x0e\n\x06number\x18\x02 \x01(\r\"Q\n\x18\x41\x63knowledgeAlarmResponse\x12#\n\x05\x61larm\x18\x01 \x01(\x0b\x32\x14.streameval.v1.Alarm\x12\x10\n\x08revision\x18\x02 \x01(\x04*t\n\nAlarmState\x12\x1b\n\x17\x41LARM_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13\x41LARM_STATE_WAITING\x10\x01\x12\x18\n\x14\x41LARM_STATE_WATCHING\x10\x02\x12\x16\n\x12\x41LARM_STATE_FIRING\x10\x03\x42p\n\rstreameval.v1B\nAlarmProtoP\x01Z\x1astreameval/v1;streamevalv1\xa2\x02\x03SEV\xaa\x02\rStreameval.V1\xca\x02\rStreameval\\V1\xea\x02\x0eStreameval::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,28 +35,28 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'streameval.v1.alarm_pb2', _
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\rstreameval.v1B\nAlarmProtoP\001Z\032streameval/v1;streamevalv1\242\002\003SEV\252\002\rStreameval.V1\312\002\rStreameval\\V1\352\002\016Streameval::V1'
-  _globals['_ALARMSTATE']._serialized_start=2030
-  _globals['_ALARMSTATE']._serialized_end=2146
+  _globals['_ALARMSTATE']._serialized_start=2048
+  _globals['_ALARMSTATE']._serialized_end=2164
   _globals['_ALARMSETTINGS']._serialized_start=137
   _globals['_ALARMSETTINGS']._serialized_end=435
   _globals['_ALARMWATCH']._serialized_start=437
   _globals['_ALARMWATCH']._serialized_end=482
   _globals['_ALARMSTATUS']._serialized_start=485
-  _globals['_ALARMSTATUS']._serialized_end=776
-  _globals['_ALARMEVIDENCE']._serialized_start=778
-  _globals['_ALARMEVIDENCE']._serialized_end=839
-  _globals['_ALARM']._serialized_start=842
-  _globals['_ALARM']._serialized_end=1525
-  _globals['_ALARMFIGURE']._serialized_start=1527
-  _globals['_ALARMFIGURE']._serialized_end=1588
-  _globals['_DRIFTEDSEGMENT']._serialized_start=1590
-  _globals['_DRIFTEDSEGMENT']._serialized_end=1664
-  _globals['_LISTALARMSREQUEST']._serialized_start=1666
-  _globals['_LISTALARMSREQUEST']._serialized_end=1775
-  _globals['_LISTALARMSRESPONSE']._serialized_start=1777
-  _globals['_LISTALARMSRESPONSE']._serialized_end=1886
-  _globals['_ACKNOWLEDGEALARMREQUEST']._serialized_start=1888
-  _globals['_ACKNOWLEDGEALARMREQUEST']._serialized_end=1945
-  _globals['_ACKNOWLEDGEALARMRESPONSE']._serialized_start=1947
-  _globals['_ACKNOWLEDGEALARMRESPONSE']._serialized_end=2028
+  _globals['_ALARMSTATUS']._serialized_end=794
+  _globals['_ALARMEVIDENCE']._serialized_start=796
+  _globals['_ALARMEVIDENCE']._serialized_end=857
+  _globals['_ALARM']._serialized_start=860
+  _globals['_ALARM']._serialized_end=1543
+  _globals['_ALARMFIGURE']._serialized_start=1545
+  _globals['_ALARMFIGURE']._serialized_end=1606
+  _globals['_DRIFTEDSEGMENT']._serialized_start=1608
+  _globals['_DRIFTEDSEGMENT']._serialized_end=1682
+  _globals['_LISTALARMSREQUEST']._serialized_start=1684
+  _globals['_LISTALARMSREQUEST']._serialized_end=1793
+  _globals['_LISTALARMSRESPONSE']._serialized_start=1795
+  _globals['_LISTALARMSRESPONSE']._serialized_end=1904
+  _globals['_ACKNOWLEDGEALARMREQUEST']._serialized_start=1906
+  _globals['_ACKNOWLEDGEALARMREQUEST']._serialized_end=1963
+  _globals['_ACKNOWLEDGEALARMRESPONSE']._serialized_start=1965
+  _globals['_ACKNOWLEDGEALARMRESPONSE']._serialized_end=2046
 # @@protoc_insertion_point(module_scope)

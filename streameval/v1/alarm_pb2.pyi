@@ -153,6 +153,7 @@ class AlarmStatus(_message.Message):
     EVIDENCE_FIELD_NUMBER: _builtins.int
     ALARMS_FIELD_NUMBER: _builtins.int
     LEFT_OUT_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     stream: _builtins.str
     """Name of the stream."""
     state: Global___AlarmState.ValueType
@@ -176,6 +177,10 @@ class AlarmStatus(_message.Message):
     def alarms(self) -> _containers.RepeatedCompositeFieldContainer[Global___Alarm]:
         """Those that are open, and the newest others, 32 at most; oldest first."""
 
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Why false alarms may be more frequent than stated, and what to do, for people."""
+
     def __init__(
         self,
         *,
@@ -187,10 +192,11 @@ class AlarmStatus(_message.Message):
         evidence: _abc.Iterable[Global___AlarmEvidence] | None = ...,
         alarms: _abc.Iterable[Global___Alarm] | None = ...,
         left_out: _builtins.int = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["reference", b"reference", "watching_since", b"watching_since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarms", b"alarms", "evidence", b"evidence", "left_out", b"left_out", "reference", b"reference", "state", b"state", "stream", b"stream", "waits_for", b"waits_for", "watching_since", b"watching_since"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarms", b"alarms", "evidence", b"evidence", "left_out", b"left_out", "reference", b"reference", "state", b"state", "stream", b"stream", "waits_for", b"waits_for", "warnings", b"warnings", "watching_since", b"watching_since"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -69,6 +69,47 @@ def filled(client: Client, now: datetime, name: str = "fraud/v1") -> None:
     client.flush()
 
 
+def test_rows_that_are_sent_again_are_warned_of(tmp_path: Path) -> None:
+    """In the status, on the command line and after a restart; not where each is sent once."""
+    now, settings = datetime.now(UTC), Settings(listen="127.0.0.1:0", data=tmp_path)
+    known = []
+    for is_first in (True, False):
+        with running_service(settings) as addresses, Client(addresses.grpc) as client:
+            for name, times in (("again", 5), ("once", 1)):
+                if is_first:
+                    sent_again(client, now, name, times)
+                ends = time.monotonic() + WAIT_S
+                while (status := client.stream_alarms(name)) is None or status.waits_for:
+                    assert time.monotonic() < ends, status
+                    time.sleep(0.02)
+                printed = command("alarms", "show", addresses.grpc, name)
+                assert ("note: rows of one hour" in printed) == (times > 1)
+                if times == 1:
+                    assert not status.warnings
+                    continue
+                (warning,) = status.warnings
+                assert "in several panes of 1m" in warning
+                assert "cluster_key" in warning
+                known.append(warning)
+    assert known[0] == known[1]
+
+
+def sent_again(client: Client, now: datetime, name: str, times: int) -> None:
+    """Create a stream with two days of rows, each sent this often in ten minutes, and alarms."""
+    client.create_stream(name, scale="probability")
+    rng = np.random.default_rng(1)
+    start = np.datetime64((now - timedelta(days=3)).replace(tzinfo=None), "us")
+    for hour in range(48):
+        rows = columns(rng, 60 // times, good=True)
+        at = start + np.timedelta64(60 * hour, "m") + rng.integers(10, size=60).astype("m8[m]")
+        client.stream(name).add_cases(
+            labels=np.tile(rows["labels"], times), scores=np.tile(rows["scores"], times), at=at
+        )
+    client.flush()
+    given = declared(now, watches={"placement": 0.01}, pane=timedelta(minutes=1))
+    client.update_stream(name, alarms=given)
+
+
 def until_raised(client: Client, name: str = "fraud/v1"):
     """Send bad cases until an open alarm names a segment; return the stream's status."""
     rng, ends = np.random.default_rng(2), time.monotonic() + WAIT_S

@@ -209,6 +209,8 @@ class AlarmsView:
         Numbers of the alarms that a webhook has taken.
     left_out : int
         Rows with a weight.
+    warning : str or None
+        Why false alarms may be more frequent than stated.
     """
 
     waits_for: str
@@ -218,6 +220,7 @@ class AlarmsView:
     alarms: tuple[Alarm, ...]
     delivered: frozenset[int]
     left_out: int
+    warning: str | None = None
 
     @property
     def num_open(self) -> int:

@@ -69,6 +69,8 @@ class AlarmStatus(Result):
         Those that are open, and the newest others, 32 at most; oldest first.
     left_out : int
         Rows with a weight, which are not watched.
+    warnings : tuple of str
+        Why false alarms may be more frequent than stated, and what to do.
     """
 
     stream: str
@@ -79,6 +81,7 @@ class AlarmStatus(Result):
     evidence: Mapping[str, float] = field(default_factory=dict)
     alarms: tuple[StreamAlarm, ...] = ()
     left_out: int = 0
+    warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as values that JSON has."""

@@ -342,6 +342,58 @@ def test_bursts_of_the_reference_widen_its_error() -> None:
     assert errors[1] > 3 * errors[0]
 
 
+def sent_again(seed: int, days: int, times: int) -> tuple[Columns, np.ndarray]:
+    """Return cases of 60 an hour, each sent in all this often within ten minutes, and their ids."""
+    once = cases(seed, 24 * days, an_hour=60 // times)
+    ids = np.repeat(np.arange(once.labels.size), times)
+    later = np.random.default_rng(seed).integers(600, size=ids.size)
+    at = once.at[ids] + (later * (np.arange(ids.size) % times > 0)).astype("timedelta64[s]")
+    order = np.argsort(at, kind="stable")
+    columns = Columns(once.labels[ids][order], once.scores[ids][order], at[order])
+    return columns, ids[order]
+
+
+@pytest.mark.parametrize("clusters", [False, True])
+def test_rows_that_are_sent_again_in_later_panes_are_warned_of(clusters: bool) -> None:
+    """Without a change alarms come too often, with clusters too; not in panes that are longer."""
+
+    def raised(times: int, pane: timedelta) -> tuple[str | None, int]:
+        columns, ids = sent_again(3, 17, times)
+        week = columns.at < np.datetime64("2026-03-08")
+        windowed = WindowedEvaluator(
+            pane=timedelta(minutes=1),
+            retention=timedelta(days=30),
+            cluster_groups=32 if clusters else None,
+        )
+        made = None
+        for chosen in (week, ~week):
+            part = {"clusters": ids[chosen]} if clusters else {}
+            part |= Columns(*(each[chosen] for each in columns))._asdict()
+            if made is not None:
+                made.add_cases(**part)
+                break
+            windowed.add_cases(**part)
+            made = DriftDetector(
+                windowed.last(timedelta(days=7)),
+                watch=("ranking", "placement"),
+                tolerance=0.005,
+                mean_time_to_false_alarm=timedelta(days=30),
+                pane=pane,
+                clusters=clusters,
+            )
+        restored = DriftDetector.from_bytes(made.to_bytes())
+        assert restored.warning == made.warning
+        return made.warning, sum(1 + each.repeats for each in made.alarms)
+
+    warning, alarms = raised(10, timedelta(minutes=1))
+    assert alarms > 5  # a third of one is allowed
+    assert warning is not None
+    assert "in several panes of 1m" in warning
+    assert ("clusters=, of a stream cluster_key" in warning) != clusters
+    assert raised(10, HOUR) == (None, 0)
+    assert raised(1, timedelta(minutes=1)) == (None, 0)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

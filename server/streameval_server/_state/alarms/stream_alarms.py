@@ -400,6 +400,7 @@ class StreamAlarms(Observer):
             tuple(engine.alarms),
             frozenset(self._delivered),
             self._left_out,
+            engine.warning,
         )
 
     def to_bytes(self) -> bytes:
