@@ -3,8 +3,9 @@
 `held` is the share of 95 % intervals that hold the true difference. It would be 0.95 of normal
 errors if `half` were 1.96 times `spread`: `spread` is the standard deviation of the error over
 its estimated standard error, `half` the mean half-width over the same: Student's quantile times
-the widening of the figures' own intervals. `cut` is the mean variance over that of the same
-pairs without cells, of kinds without clusters.
+what unseen cases add. `cut` is the mean variance over that of the same pairs without cells, of
+kinds without clusters. `told` is the share of intervals without 0, `delong` that of z above 1.96
+with the variance of the sample alone: DeLong's test, for `auc_roc`.
 """
 
 from __future__ import annotations
@@ -55,12 +56,15 @@ def setting(
                     (upper - lower) / 2 / error,
                     (difference.estimate - true[name]) / error,
                     difference.variance / uncut,
+                    not lower <= 0 <= upper,
+                    abs(difference.estimate) > 1.96 * error,
                 ]
             )
     rows = {}
     for name in Place.COMPARISON.names():
-        held, half, errors, cut = np.array(found[name], dtype=np.float64).T
-        rows[name] = [held.mean(), half.mean(), errors.std(), cut.mean()]
+        held, half, errors, cut, told, delong = np.array(found[name], dtype=np.float64).T
+        means = [each.mean() for each in (cut, told, delong)]
+        rows[name] = [held.mean(), half.mean(), errors.std(), *means]
     return rows
 
 
@@ -68,8 +72,10 @@ def print_errors(given: argparse.Namespace) -> None:
     """Print a row for each setting and metric."""
     streams = given.streams or 300
     print(f"seed {given.seed}, {streams} pairs each\n")
-    print("| scores | b better by | positives | metric | held | half | spread | cut |")
-    print("|" + "---|" * 8)
+    print(
+        "| scores | b better by | positives | metric | held | half | spread | cut | told | delong |"
+    )
+    print("|" + "---|" * 10)
     for kind in given.kinds:
         for gap in GAPS:
             for positives in POSITIVES[:2]:

@@ -416,7 +416,7 @@ class PairedEvaluator:
         ...     labels=labels, scores_a=shared + random.normal(0, 0.8, 1_000), scores_b=shared
         ... )
         >>> pair.verdict(metric="auc_roc", names=("v3", "v4"))
-        'v4 is better than v3 by 0.0707 in AUC-ROC (0.0334 to 0.1079 at all looks), on 1,000 cases'
+        'v4 is better than v3 by 0.0707 in AUC-ROC (0.0298 to 0.1116 at all looks), on 1,000 cases'
         """
         change, difference = self._compared(metric, 0.95, prevalence, anytime=True)
         return verdict_of(change, difference.growth_to_decide(), self.num_cases, names)

@@ -26,6 +26,8 @@ from streameval._uncertainty.pair_difference import Difference
 from streameval._uncertainty.pair_variance import (
     GridTooCoarseError,
     PairVariance,
+    UnseenCases,
+    unseen_cases,
     variance_of_difference,
 )
 from streameval._uncertainty.pair_verdict import verdict_of
@@ -101,7 +103,15 @@ class ComparedPair:
         except GridTooCoarseError:
             variance, reason = PairVariance(math.nan), reason or GRID_TOO_COARSE
         value = math.nan if reason is not None else variance.value
-        difference = Difference(metric, a.figure, b.figure, value, variance.difference)
+        difference = Difference(
+            metric,
+            a.figure,
+            b.figure,
+            value,
+            unseen=_unseen(models, (a, b), prevalence, variance),
+            freedom=variance.freedom,
+            effect=variance.difference,
+        )
         a, b = a.widened(variance.a), b.widened(variance.b)
         return cls(metric, prevalence, a, b, difference, reason)
 
@@ -138,3 +148,27 @@ class ComparedPair:
             e_value=evidence,
             design_effect=difference.effect.value,
         )
+
+
+def _unseen(
+    models: tuple[UncertaintyQueries, UncertaintyQueries],
+    metrics: tuple[UncertainMetric, UncertainMetric],
+    prevalence: float | None,
+    variance: PairVariance,
+) -> UnseenCases:
+    """Return what unseen cases of both models do to their difference; nan without limits. O(G).
+
+    An unseen case has the weight by which each class's effective cases are counted, and with
+    clusters it is as many cases as the greatest of the effects.
+    """
+    effects = (variance.difference, variance.a, variance.b)
+    size = max(effect.value if effect.is_applied else 1.0 for effect in effects)
+    positives = min(metric.figure.positives for metric in metrics)
+    if math.isnan(variance.value) or not math.isfinite(size) or positives == 0:
+        return UnseenCases(math.nan, math.nan)
+    found = []
+    for model, metric in zip(models, metrics):
+        groups, figure = model._view().groups, metric.figure
+        units = size * groups.P / figure.positives, size * groups.N / figure.negatives
+        found.append(unseen_cases(groups, metric, prevalence, units))
+    return UnseenCases(sum(each.variance for each in found), max(each.step for each in found))

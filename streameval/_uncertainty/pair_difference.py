@@ -1,12 +1,11 @@
 """The difference of two models' figures on the same cases, with its limits.
 
 The figures come from the two models' own scores. Each case has a difference of influence;
-its variance is computed over the grid of pairs, which may be in cells. The
-half-width is Student's t times the standard error, times the mean ratio by which the
-two figures' stabilised intervals are wider than plain ones. (Square-and-add with a
-correlation, Zou 2007, was tried: it is several times too wide where two models
-nearly agree.) A confidence sequence has the quantile of a normal mixture in place of
-Student's, and the e-value is computed from the same mixture.
+its variance is computed over the grid of pairs, which may be in cells. To it is added the
+variance of one unseen case of each class and model, of which that model alone is badly wrong
+(`pair_variance`). A limit is Student's t times the root of the sum, with the degrees of
+freedom of the estimated part (Satterthwaite 1946). A confidence sequence has the quantile of
+a normal mixture in place of the normal one, and the e-value is computed from the same mixture.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval._uncertainty.design_effect import INDEPENDENT
-from streameval._uncertainty.estimates import limits_of
 from streameval._uncertainty.limits import MIN_ANYTIME_POSITIVES, UNDEFINED, Figure
 from streameval._uncertainty.student import (
     E_VALUE_ALPHA,
@@ -30,6 +28,7 @@ from streameval._uncertainty.student import (
 if TYPE_CHECKING:
     from streameval._uncertainty.design_effect import DesignEffect
     from streameval._uncertainty.limits import Limits
+    from streameval._uncertainty.pair_variance import UnseenCases
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +43,10 @@ class Difference:
         The figures, with their own variances.
     variance : float
         The variance of the difference of independent cases; nan without two of each class.
+    unseen : UnseenCases
+        Of both models.
+    freedom : float
+        The degrees of freedom of `variance`.
     effect : DesignEffect
         Of clusters on the difference.
     """
@@ -52,6 +55,8 @@ class Difference:
     a: Figure
     b: Figure
     variance: float
+    unseen: UnseenCases
+    freedom: float = math.inf
     effect: DesignEffect = INDEPENDENT
 
     @property
@@ -82,16 +87,14 @@ class Difference:
         """
         if not self.is_defined or (anytime and not self.is_anytime):
             return UNDEFINED
-        cases = self.cases
-        if self.variance > 0:
-            quantile = student_quantile(alpha / 2, self._freedom)
-            if anytime:
-                quantile = anytime_quantile(alpha, cases) * self._student_widening(alpha)
-            half = quantile * self._error(alpha)
-        else:
-            # No case differs: as Wilson's limit of a share with no positives.
-            quantile = anytime_quantile(alpha, cases) if anytime else normal_quantile(alpha / 2)
-            half = quantile**2 / (cases + quantile**2)
+        quantile = normal_quantile(alpha / 2)
+        if anytime:
+            quantile = anytime_quantile(alpha, self.cases)
+        half = quantile * self._error(alpha)
+        if self.variance == 0:
+            # No case differs yet. While that is so, limits that narrow with the cases hold at all
+            # looks if they hold at the look where they leave out the truth: the rule of three.
+            half = min(half, -math.log(alpha / 2) * self.unseen.step)
         return max(-1.0, self.estimate - half), min(1.0, self.estimate + half)
 
     @property
@@ -102,8 +105,7 @@ class Difference:
     def e_value(self) -> float:
         """Return the evidence against no difference; nan where limits are undefined. O(1).
 
-        1/0.05 or more where the confidence sequence of level 0.95 does not hold 0, save where
-        no case differs: there it may be less.
+        1/0.05 or more where the confidence sequence of level 0.95 does not hold 0.
         """
         if not self.is_defined or not self.is_anytime:
             return math.nan
@@ -118,46 +120,29 @@ class Difference:
             return math.nan
         return count_for_evidence(self._z(), self.cases, 1 / E_VALUE_ALPHA) / self.cases
 
-    @property
-    def _freedom(self) -> float:
-        """The degrees of freedom of the variance."""
-        if self.effect.is_applied and self.effect.freedom is not None:
-            return self.effect.freedom
-        known = [each.freedom for each in (self.a, self.b) if each.freedom is not None]
-        return min(known, default=self.cases - 1)
+    def _z(self) -> float:
+        """Return the difference over its standard error."""
+        return self.estimate / self._error(E_VALUE_ALPHA)
 
-    def _student_widening(self, alpha: float) -> float:
-        """Return how much wider than normal a variance that was estimated apart makes limits.
+    def _error(self, alpha: float) -> float:
+        """Return the standard error, times how much wider than normal limits have to be.
 
         A confidence sequence has no Student's form: it widens in the same proportion.
         """
+        estimated = self.variance * self.design_effect
+        variance = estimated + self.unseen.variance
         normal = normal_quantile(alpha / 2)
-        if self._freedom == self.cases - 1 or normal == 0:
-            return 1.0
-        return student_quantile(alpha / 2, self._freedom) / normal
+        widening = 1.0
+        if estimated > 0 and normal > 0:
+            # The unseen part is not estimated: it has no degrees of freedom of its own.
+            freedom = max(self._freedom * (variance / estimated) ** 2, 1.0)
+            widening = student_quantile(alpha / 2, freedom) / normal
+        return widening * math.sqrt(variance)
 
-    def _z(self) -> float:
-        """Return the difference over its standard error."""
-        if self.variance > 0:
-            widening = self._student_widening(E_VALUE_ALPHA)
-            return self.estimate / (self._error(E_VALUE_ALPHA) * widening)
-        # From below: Wilson's limit is at the difference d where z^2 = cases d/(1 - d).
-        return math.sqrt(self.cases * abs(self.estimate))
-
-    def _error(self, alpha: float) -> float:
-        """Return the standard error, times the mean widening of the figures' own intervals."""
-        widening = (self._widening(self.a, alpha) + self._widening(self.b, alpha)) / 2
-        return math.sqrt(self.variance * self.design_effect) * max(1.0, widening)
-
-    def _widening(self, figure: Figure, alpha: float) -> float:
-        """Return how much wider the figure's stabilised interval is than the plain one."""
-        if figure.variance == 0:
-            return 1.0
-        freedom = figure.freedom
-        if freedom is None:
-            freedom = min(figure.positives, figure.negatives) - 1
-        plain = student_quantile(alpha / 2, freedom)
-        if plain == 0:
-            return 1.0
-        lower, upper = limits_of(figure, self.metric, alpha)
-        return (upper - lower) / (2 * plain * math.sqrt(figure.variance))
+    @property
+    def _freedom(self) -> float:
+        """The degrees of freedom of the variance with clusters."""
+        if self.effect.is_applied and self.effect.freedom is not None:
+            return self.effect.freedom
+        known = [each.freedom for each in (self.a, self.b) if each.freedom is not None]
+        return min([self.freedom, *known])

@@ -4,11 +4,16 @@ A case moves the difference by its influence on a's figure less its influence on
 cases weigh 1, the variance is computed from these differences over each class (DeLong's for
 AUC-ROC); with weights it is the sum of squared weights times squared differences of the
 gradients. Clusters: see `pair_clusters`.
+
+A case of which one model alone is badly wrong may be rare, decide the difference, and be
+missing from the sample: then nothing in the variance tells that it exists. `unseen_cases` is
+what one such case of each class adds for a model.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -22,6 +27,7 @@ from streameval._metrics.weighting import effective_cases
 from streameval._uncertainty.design_effect import INDEPENDENT
 from streameval._uncertainty.pair_clusters import effect_of_groups, effect_on_difference
 from streameval._uncertainty.sampling_variance import sampling_variance, scatter
+from streameval._uncertainty.unseen_cases import negative_step, positive_step
 
 if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray
@@ -36,6 +42,9 @@ if TYPE_CHECKING:
 _ONE_STANDARD_ERROR = 2 * 0.15865525393145707
 """The probability outside one standard error of a normal distribution."""
 
+_UNSEEN_SHARE = 0.5
+"""Of the variance of the unseen case, where a second such case moves the figure less."""
+
 
 class GridTooCoarseError(Exception):
     """The cells of a grid hide too much of a model's order for a variance."""
@@ -48,14 +57,32 @@ class PairVariance(NamedTuple):
     ----------
     value : float
         Of independent cases; nan without two of each class.
+    freedom : float
+        Its degrees of freedom, by Satterthwaite (1946) from the two classes' parts.
     difference, a, b : DesignEffect
         Of clusters, on the difference and on each figure.
     """
 
     value: float
+    freedom: float = math.inf
     difference: DesignEffect = INDEPENDENT
     a: DesignEffect = INDEPENDENT
     b: DesignEffect = INDEPENDENT
+
+
+class UnseenCases(NamedTuple):
+    """What cases that a sample may not have do to a difference.
+
+    Attributes
+    ----------
+    variance : float
+        What they add to its variance, above 0.
+    step : float
+        The most that one of them lowers a figure.
+    """
+
+    variance: float
+    step: float
 
 
 class _Side(NamedTuple):
@@ -111,24 +138,95 @@ def variance_of_difference(
     a, b = (side_of(grid, name, each, estimator, prevalence) for name, each in zip("ab", scores))
     ratio = max(1.0, _hidden_ratio(models[0], a), _hidden_ratio(models[1], b))
     of_positives, of_negatives = a.positives - b.positives, a.negatives - b.negatives
-    if is_weighted:
-        parts = ((grid.positives, of_positives), (grid.negatives, of_negatives))
-        value = sum(_weighted_sum(cells, each) for cells, each in parts)
-        return PairVariance(ratio * value)
     P, N = grid.positives.total, grid.negatives.total
-    value = scatter(of_positives, grid.positives.counts, P) / P
-    value += scatter(of_negatives, grid.negatives.counts, N) / N
-    if prevalence is None:
-        value += (1 / P + 1 / N) * (a.prevalence_slope - b.prevalence_slope) ** 2
+    slope = 0.0
+    if is_weighted:
+        parts = (
+            _weighted_sum(grid.positives, of_positives),
+            _weighted_sum(grid.negatives, of_negatives),
+        )
+    else:
+        parts = (
+            scatter(of_positives, grid.positives.counts, P) / P,
+            scatter(of_negatives, grid.negatives.counts, N) / N,
+        )
+        if prevalence is None:
+            slope = (1 / P + 1 / N) * (a.prevalence_slope - b.prevalence_slope) ** 2
+    value = sum(parts) + slope
+    freedom = _freedom(value, parts, (P - 1, _moving(grid.negatives, of_negatives) - 1))
     if grid.groups is None:
-        return PairVariance(ratio * value)
+        return PairVariance(ratio * value, freedom)
 
     def gradient_of(state: State) -> Gradient:
         return estimator.gradient(cells_of(state), prevalence)
 
     blocks = grid.groups.blocks(scores, gradient_of)
     effects = (effect_on_difference(*blocks, value), *map(effect_of_groups, blocks))
-    return PairVariance(ratio * value, *effects)
+    return PairVariance(ratio * value, freedom, *effects)
+
+
+def unseen_cases(
+    groups: Groups,
+    model: UncertainMetric,
+    prevalence: float | None,
+    units: tuple[float, float] = (1.0, 1.0),
+) -> UnseenCases:
+    """Return what unseen cases of one model add to the variance of a difference. O(G).
+
+    One positive below all scores, and one negative above all; or one positive above all
+    scores in place of below, which moves a small area in precision-recall space by more. A
+    second negative lowers such an area by less than the first, so a share of it is enough.
+
+    Parameters
+    ----------
+    groups : Groups
+        The model's, without the misses, and with a case of each class.
+    model : UncertainMetric
+        The metric of the model.
+    prevalence : float or None
+        As in the figures.
+    units : (float, float)
+        How much an unseen positive and an unseen negative weigh.
+    """
+    estimator = model.rule.estimator
+    assert estimator is not None
+    of_positive, of_negative = (max(1, round(each)) for each in units)
+    lost = positive_step(groups, estimator, prevalence, units=of_positive)
+    moved = lost + _positive_gain(groups, estimator, prevalence, units=of_positive)
+    fallen = negative_step(groups, estimator, prevalence, units=of_negative)
+    share = _UNSEEN_SHARE if estimator.derivatives is not None else 1.0
+    variance = max(lost**2 + share * fallen**2, _UNSEEN_SHARE * moved**2)
+    return UnseenCases(variance, max(lost, fallen))
+
+
+def _positive_gain(
+    groups: Groups, estimator: Estimator, prevalence: float | None, *, units: int
+) -> float:
+    """Return what an area gains when one positive is added above all scores. O(G)."""
+    counted = estimator.counted(groups)
+    moved = replace(
+        counted,
+        scores=np.append(np.inf, counted.scores),
+        p=np.append(units, counted.p),
+        n=np.append(0, counted.n),
+        tp=np.append(0, counted.tp + units),
+        fp=np.append(0, counted.fp),
+        P=counted.P + units,
+    )
+    return estimator.value(moved, prevalence) - estimator.value(counted, prevalence)
+
+
+def _freedom(value: float, parts: tuple[float, float], freedoms: tuple[float, float]) -> float:
+    """Return the degrees of freedom of a variance, of two estimated parts of it."""
+    spread = sum(part**2 / max(each, 1.0) for part, each in zip(parts, freedoms))
+    return value**2 / spread if spread > 0 else math.inf
+
+
+def _moving(cells: PairCells, derivatives: FloatArray) -> float:
+    """Return the effective number of a class's cases, by how far each moves the difference."""
+    centred = derivatives - dot(cells.units, derivatives) / float(cells.units.sum())
+    squares = dot(cells.squares, centred**2)
+    return dot(cells.units, np.abs(centred)) ** 2 / squares if squares > 0 else cells.total
 
 
 def _hidden_ratio(model: UncertainMetric, side: _Side) -> float:

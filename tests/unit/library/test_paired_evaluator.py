@@ -267,7 +267,7 @@ def test_identical_models_do_not_differ_and_nobody_is_sure():
         assert (comparison.difference, comparison.p_value) == (0.0, 1.0)
         assert comparison.lower == -comparison.upper < 0
         widths.append(comparison.upper - comparison.lower)
-    assert widths[1] < widths[0] / 50
+    assert widths[1] < widths[0] / 25
 
 
 @pytest.mark.parametrize("metric", Place.COMPARISON.names())
@@ -454,8 +454,8 @@ def test_ids_of_removed_cases():
 
 
 @pytest.mark.slow
-def test_differences_err_as_often_as_they_say():
-    """Two models of equal quality differ at the 5 % level in about 5 % of trials."""
+def test_differences_err_at_most_as_often_as_they_say():
+    """Two models of equal quality differ at the 5 % level in at most 5 % of trials."""
     found = dict.fromkeys(Place.COMPARISON.names(), 0)
     trials = 250
     for seed in range(trials):
@@ -463,7 +463,7 @@ def test_differences_err_as_often_as_they_say():
         for metric in Place.COMPARISON.names():
             found[metric] += pair.compare(metric=metric).p_value < 0.05
     for count in found.values():
-        assert 0.02 <= count / trials <= 0.085
+        assert count / trials <= 0.05
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,125 @@
+"""Pairs whose models fail in rare cases that a sample may not have."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from streameval import Evaluator, PairedEvaluator
+from streameval._uncertainty.estimates import rule_of
+from streameval._uncertainty.pair_variance import unseen_cases
+from streameval._uncertainty.rules import Given
+from streameval.statistics import Place
+
+SHIFT = 1.5
+
+
+def sinking(
+    share: float, looks: list[int], rng: np.random.Generator
+) -> list[dict[str, np.ndarray]]:
+    """Return the rows between looks, nine negatives for each positive; AUC-ROC is equal.
+
+    A share of the positives has b's lowest scores; b ranks the others better.
+    """
+    loss = stats.norm.cdf(SHIFT / math.sqrt(2)) / (1 - share)
+    better = math.sqrt(2) * stats.norm.ppf(loss)
+    parts = []
+    for positives in np.diff([0, *looks]):
+        labels = np.arange(10 * positives) < positives
+        a = rng.normal(size=labels.size)
+        b = a + better * labels
+        b[labels & (rng.random(labels.size) < share)] = -50
+        parts.append({"labels": labels, "scores_a": a + SHIFT * labels, "scores_b": b})
+    return parts
+
+
+def decided(parts: list[dict[str, np.ndarray]], **asked: str | float) -> bool:
+    """Return whether a pair is decided at some look."""
+    pair, found = PairedEvaluator(max_cells=None), []
+    for rows in parts:
+        pair.add_cases(**rows)
+        found.append(pair.compare(**asked, anytime=True))
+    return any(not each.lower <= 0 <= each.upper for each in found)
+
+
+def test_rare_failures_seldom_decide_at_any_look() -> None:
+    """Without the unseen cases 0.4 to 0.6 of these were decided for b, which is no better."""
+    rng = np.random.default_rng([36, 3])
+    looks = [50, 80, 120, 180, 270, 400]
+    streams = 120
+    ever = sum(
+        decided(sinking(share, looks, rng), metric="auc_roc")
+        for share in (0.01, 0.02)
+        for _ in range(streams // 2)
+    )
+    assert ever <= streams * 0.05 + 4 * math.sqrt(streams * 0.05 * 0.95)
+
+
+@pytest.mark.parametrize("prevalence", [0.01, 0.001])
+def test_equal_models_seldom_decide_at_a_given_prevalence(prevalence: float) -> None:
+    """Half of the cases are positive; without the unseen negatives .53 and .90 were decided."""
+    rng = np.random.default_rng([36, 1])
+    streams, ever = 60, 0
+    for _ in range(streams):
+        parts = []
+        for positives in np.diff([0, 50, 100, 200, 400]):
+            labels = np.arange(2 * positives) < positives
+            both = rng.normal(size=labels.size) + SHIFT * labels
+            scores = (both + rng.normal(0, 0.5, labels.size) for _ in range(2))
+            parts.append({"labels": labels, **dict(zip(("scores_a", "scores_b"), scores))})
+        ever += decided(parts, metric="auc_pr", prevalence=prevalence)
+    assert ever <= streams * 0.05 + 4 * math.sqrt(streams * 0.05 * 0.95)
+
+
+def test_equal_scores_leave_what_three_unseen_cases_would_decide() -> None:
+    """By the rule of three 60 positives of which none was lost may hide a loss of 3/60."""
+    rng = np.random.default_rng(9)
+    labels = np.arange(120) < 60
+    scores = rng.normal(size=120) + SHIFT * labels
+    pair = PairedEvaluator()
+    pair.add_cases(labels=labels, scores_a=scores, scores_b=scores)
+    for anytime in (False, True):
+        found = pair.compare(metric="auc_roc", anytime=anytime)
+        assert found.difference == 0
+        assert found.lower == -found.upper
+        assert 0.045 < found.upper < 0.06
+        assert found.p_value == 1
+
+
+@pytest.mark.parametrize("metric", Place.COMPARISON.names())
+@pytest.mark.parametrize("prevalence", [None, 0.02])
+@pytest.mark.parametrize("shift", [0.3, 2.0])
+def test_unseen_cases_change_what_added_cases_change(
+    metric: str, prevalence: float | None, shift: float
+) -> None:
+    """A positive below all scores or above all, and a negative above all, with ties."""
+    if metric == "auc_roc":
+        prevalence = None
+    rng = np.random.default_rng(4)
+    labels = rng.random(300) < 0.2
+    scores = np.round(rng.normal(shift * labels), 1)
+    given = {} if prevalence is None else {"prevalence": prevalence}
+
+    def value(*added: tuple[bool, float]) -> float:
+        ev = Evaluator()
+        ev.add_cases(labels=labels, scores=scores)
+        for label, score in added:
+            ev.add_case(label, score)
+        return float(getattr(ev, metric)(**given))
+
+    ev = Evaluator()
+    ev.add_cases(labels=labels, scores=scores)
+    uncertain = rule_of(metric).uncertain(ev, metric, Given(prevalence))
+    lost = value() - value((True, -99.0))
+    fallen = value() - value((False, 99.0))
+    range_of_positive = value((True, 99.0)) - value((True, -99.0))
+    share = 1.0 if metric == "auc_roc" else 0.5
+    expected = max(lost**2 + share * fallen**2, 0.5 * range_of_positive**2)
+    found = unseen_cases(ev._view().groups, uncertain, prevalence)
+    assert found == (
+        pytest.approx(expected, rel=1e-9),
+        pytest.approx(max(lost, fallen), rel=1e-9),
+    )
