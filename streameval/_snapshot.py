@@ -111,7 +111,7 @@ class Snapshot(Result):
       AUC-PR               0.797267  0.0000 to 1.0000
       AUC-PR, achievable   0.887327
       Average precision    0.833333  0.0000 to 1.0000
-      Prevalence           0.500000  0.1500 to 0.8500
+      Prevalence           0.500000  0.0953 to 0.9047
       (95 % intervals, if cases are independent)
     """
 

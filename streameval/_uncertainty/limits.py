@@ -192,7 +192,11 @@ def precision_turns(
 
 
 def proportion_limits(figure: Figure, alpha: float, *, anytime: bool = False) -> Limits:
-    """Return Wilson's limits of the share of positives (Wilson 1927).
+    """Return Wilson's limits of the share of positives (Wilson 1927), exact of few cases.
+
+    Of one to ten cases of a kind Wilson's limit is too near: where 0.18 are expected, the 95 %
+    interval holds the share in 84 %. So it is not nearer than the exact one-sided limit of the
+    same level (Brown, Cai and DasGupta 2001), which holds it in 93 % of all shares.
 
     >>> figure = Figure(estimate=0.2, variance=0.0016, positives=20, negatives=80)
     >>> [round(limit, 3) for limit in proportion_limits(figure, 0.05)]
@@ -200,7 +204,32 @@ def proportion_limits(figure: Figure, alpha: float, *, anytime: bool = False) ->
     """
     total = figure.positives + figure.negatives
     quantile = _quantile_of_share(figure, total, alpha, anytime=anytime)
-    return _score_limits(figure.estimate, total, quantile)
+    lower, upper = _score_limits(figure.estimate, total, quantile)
+    if alpha >= 0.5 or total <= 0:
+        return lower, upper
+    one_sided = quantile * normal_quantile(alpha) / normal_quantile(alpha / 2)
+    hits = figure.estimate * total
+    return (
+        min(lower, _exact_lower(hits, total, one_sided)),
+        max(upper, 1 - _exact_lower(total - hits, total, one_sided)),
+    )
+
+
+def _exact_lower(hits: float, cases: float, quantile: float) -> float:
+    """Return the share at which as many hits or more have the quantile's tail (Paulson 1942).
+
+    The quantile of the beta distribution, from the cube root of F's.
+    """
+    if 9 * hits <= 1:
+        return 0.0
+    square = quantile**2
+    a, b = 1 / (9 * (cases - hits + 1)), 1 / (9 * hits)
+    scale = (1 - b) ** 2 - b * square
+    inside = (1 - a) ** 2 * b + (1 - b) ** 2 * a - a * b * square
+    if scale <= 0 or inside < 0:
+        return 0.0
+    root = ((1 - a) * (1 - b) + quantile * math.sqrt(inside)) / scale
+    return hits / (hits + (cases - hits + 1) * root**3)
 
 
 def _score_limits(share: float, cases: float, quantile: float) -> Limits:
