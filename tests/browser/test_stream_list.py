@@ -103,6 +103,8 @@ def test_rows_are_the_apis(many: Served, page: Page) -> None:
         title = row.locator(".change").get_attribute("title")
         assert title.startswith(f"{figure(change.a.estimate)} from ")
         assert f" against {figure(change.b.estimate)} in the time before, " in title
+        assert f"a prevalence of {percent(change.prevalence)}, the greater of the two. " in title
+        assert f"AUC-ROC, at any prevalence: {figure(change.auc_roc.a.estimate)} " in title
     for index, each in enumerate(known[:50]):
         classes = page.locator(ROWS).nth(index).locator(".change").get_attribute("class")
         expected = {"fell"} if each.evident and each.change.difference < 0 else set()
