@@ -133,6 +133,8 @@ DESIGNS: dict[str, Callable[[Rng, np.ndarray, np.ndarray], np.ndarray]] = {
         rng.uniform(math.log(0.1), 0, size=labels.size)
     ),
 }
+MIN_PROBABILITIES = dict(zip(DESIGNS, (0.25, 0.1, 1 / 8, 1 / 50, 0.03, 0.1), strict=True))
+"""The least probability of each design."""
 SIGMAS = (0.5, 1.0, 1.5)
 """Of the logarithms of weights that have nothing to do with the cases."""
 
@@ -201,7 +203,7 @@ def draw_labelled(
 ) -> dict[str, Found]:
     """Return the figures of cases that were labelled with known probabilities."""
     labels, scores, weights = weighted_cases(design, rng, positives, prevalence)
-    evaluator = Evaluator()
+    evaluator = Evaluator(min_label_probability=MIN_PROBABILITIES[design])
     evaluator.add_cases(labels=labels, scores=scores, label_probability=1 / weights)
     return weighed(evaluator, sample_of(labels, scores, weights), prevalence, figures)
 

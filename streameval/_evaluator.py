@@ -36,7 +36,12 @@ from streameval._counts.merge import merge_states
 from streameval._counts.missing_cases import missing_case_error
 from streameval._counts.state import State
 from streameval._counts.unsorted_cases import UnsortedCases
-from streameval._counts.weight_columns import check_unit, check_units, check_weights_allowed
+from streameval._counts.weight_columns import (
+    check_least_probability,
+    check_unit,
+    check_units,
+    check_weights_allowed,
+)
 from streameval._evaluator_queries import EvaluatorQueries, RevisionQueries
 from streameval._snapshot import Snapshot, take_snapshot
 
@@ -67,6 +72,10 @@ class Evaluator(EvaluatorQueries):
         Declares that cases come in clusters (a user's, a burst's), so that every case has
         a cluster. Each is hashed into one of this many groups, 8 to 1024: 32 is a good
         choice. Intervals then allow for dependence inside clusters.
+    min_label_probability : float or None
+        The least probability with which the design of the labels chooses a case, above 0 and
+        at most 1: no case then weighs more than 1 over it, and intervals allow for unseen cases
+        of that weight. Without it they take twice the largest weight seen, and say so.
 
     Raises
     ------
@@ -100,6 +109,7 @@ class Evaluator(EvaluatorQueries):
         scale: str | None = None,
         max_cells: int | None = None,
         cluster_groups: int | None = None,
+        min_label_probability: float | None = None,
     ) -> None:
         self._begin(
             State.empty(
@@ -107,6 +117,7 @@ class Evaluator(EvaluatorQueries):
                 scale=scale,
                 max_cells=max_cells,
                 cluster_groups=check_cluster_groups(cluster_groups) or 0,
+                min_label_probability=check_least_probability(min_label_probability),
             )
         )
 
@@ -558,6 +569,7 @@ class Evaluator(EvaluatorQueries):
             scale=state.scale,
             max_cells=state.max_cells,
             clusters=ClusterCounts(state.clusters.num_groups),
+            min_label_probability=state.min_label_probability,
         )
         self._permits = iter(())  # the remaining total changes: renew
         self._accumulator.replace(empty)
@@ -634,6 +646,11 @@ class Evaluator(EvaluatorQueries):
     def cluster_groups(self) -> int | None:
         """How many groups clusters are hashed into; None if none are declared."""
         return self._accumulator.state.clusters.num_groups or None
+
+    @property
+    def min_label_probability(self) -> float | None:
+        """The least probability with which a case is labelled; None if it is not declared."""
+        return self._accumulator.state.min_label_probability
 
     @property
     def revision(self) -> int:
@@ -751,6 +768,8 @@ class Evaluator(EvaluatorQueries):
         settings += [f"max_cells={state.max_cells}"] if state.max_cells is not None else []
         groups = state.clusters.num_groups
         settings += [f"cluster_groups={groups}"] if groups else []
+        least = state.min_label_probability
+        settings += [f"min_label_probability={least}"] if least is not None else []
         line = take_snapshot(RevisionQueries(state))._headline_line()
         return f"<Evaluator({', '.join(settings)}): {line}>"
 

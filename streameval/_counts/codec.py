@@ -31,8 +31,10 @@ from streameval._counts.state import LABELS, State
 from streameval._counts.state_head import (
     CHECKSUM_BYTES,
     CLUSTERS,
+    DESIGN,
     FRAME,
     HAS_CLUSTERS,
+    HAS_DESIGN,
     HAS_RESOLUTION,
     HAS_WEIGHTS,
     IS_PROBABILITY,
@@ -81,6 +83,8 @@ def encode_evaluator(state: State, *, steps: bool = False) -> bytes:
     parts = [header.pack(state.resolution or 0, *fields, *shapes[0], *shapes[1])]
     table = _cluster_parts(state.clusters)
     parts += table[:1]
+    if state.min_label_probability is not None:
+        parts.append(DESIGN.pack(state.min_label_probability))
     for own_ends, own_columns in zip(ends, columns):
         if own_ends:
             parts.append(StepRun.packed_ends(own_ends, is_wide=bool(flags & IS_WIDE)))
@@ -95,6 +99,7 @@ def _flags(state: State) -> int:
         IS_PROBABILITY: state.scale == "probability",
         HAS_WEIGHTS: state.counts.has_weights,
         HAS_CLUSTERS: state.clusters.num_groups > 0,
+        HAS_DESIGN: state.min_label_probability is not None,
     }
     return sum(flag for flag, is_set in has.items() if is_set)
 

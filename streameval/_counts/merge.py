@@ -72,6 +72,10 @@ def merge_states(states: Sequence[State], *, revision: int) -> State:
         max_cells=min(caps, default=None),
         revision=revision,
         clusters=merge_clusters([state.clusters for state in states]),
+        min_label_probability=min(
+            (each.min_label_probability for each in states if each.min_label_probability),
+            default=None,
+        ),
     )
     is_wide = len(states) >= _MIN_TABLE_STATES and not _is_sorted_faster(states)
     if is_wide and not has_weights and resolution is not None and resolution >= 1:

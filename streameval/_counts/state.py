@@ -81,6 +81,9 @@ class State:
     clusters : ClusterCounts
         The same cases by groups of clusters, of which there are none where no clusters are
         declared. A state with clusters has no weights: its groups keep numbers of cases.
+    min_label_probability : float or None
+        The least probability with which a case is labelled, by design; None declares none. It
+        bounds the weight of cases that may be missing, and changes nothing that is counted.
     """
 
     MAX_TOTAL: ClassVar = MAX_TOTAL
@@ -98,11 +101,18 @@ class State:
     max_cells: Final[int | None] = None
     revision: Final[int] = 0
     clusters: Final[ClusterCounts] = NO_CLUSTERS
+    min_label_probability: Final[float | None] = None
     _answers: dict[Hashable, Any] | None = field(default=None, init=False, repr=False)
 
     @classmethod
     def empty(
-        cls, *, resolution: object, scale: object, max_cells: object, cluster_groups: int = 0
+        cls,
+        *,
+        resolution: object,
+        scale: object,
+        max_cells: object,
+        cluster_groups: int = 0,
+        min_label_probability: float | None = None,
     ) -> State:
         """Return a state with these settings and no counts, or refuse the settings.
 
@@ -116,6 +126,16 @@ class State:
             scale=_checked_scale(scale, bounded=resolution is not None or max_cells is not None),
             max_cells=_checked_setting("max_cells", max_cells, MAX_TOTAL - 1),
             clusters=ClusterCounts(cluster_groups),
+            min_label_probability=min_label_probability,
+        )
+
+    def declaring(self, min_label_probability: float | None) -> State:
+        """Return the same counts under another least label probability. O(1), cached."""
+        if self.min_label_probability == min_label_probability:
+            return self
+        return self.cached(
+            ("declaring", min_label_probability),
+            lambda: replace(self, min_label_probability=min_label_probability),
         )
 
     @property
@@ -292,6 +312,7 @@ class State:
             and self.resolution == other.resolution
             and self.max_cells == other.max_cells
             and self.scale == other.scale
+            and self.min_label_probability == other.min_label_probability
             and all(map(_same, self.counts.runs, other.counts.runs))
             and self.clusters.same_content(other.clusters)
         )
@@ -344,6 +365,7 @@ class State:
             max_cells=self.max_cells,
             revision=revision,
             clusters=merge_clusters([self.clusters, *clusters]),
+            min_label_probability=self.min_label_probability,
         )
         return fit_to_cap(settled(after, self.counts.merged(change), unit=self.unit))
 

@@ -16,9 +16,9 @@ from streameval._counts.steps import StepRun
 if TYPE_CHECKING:
     from streameval._counts.resolution import Scale
 
-HAS_RESOLUTION, IS_PROBABILITY, HAS_WEIGHTS, HAS_CLUSTERS, IS_WIDE = 1, 2, 4, 8, 16
+HAS_RESOLUTION, IS_PROBABILITY, HAS_WEIGHTS, HAS_CLUSTERS, IS_WIDE, HAS_DESIGN = 1, 2, 4, 8, 16, 32
 
-FRAME = Frame(b"SVEE", 1, "an evaluator", flags=31)
+FRAME = Frame(b"SVEE", 1, "an evaluator", flags=63)
 
 _PREFIX_BYTES, CHECKSUM_BYTES = 7, 4
 """Bytes of the frame before the header, and after the columns."""
@@ -29,6 +29,9 @@ NARROW, WIDE = struct.Struct("<biiiiiBBBBiiBBBB"), struct.Struct("<bqqqqqBBBBqqB
 
 CLUSTERS = struct.Struct("<HqB")
 """After the header of a state with clusters: groups, rows, the bytes of a count."""
+
+DESIGN = struct.Struct("<d")
+"""After these, where it is declared: the least probability with which cases are labelled."""
 
 STEPS = 16
 """Added to the bytes of a step where scores are steps."""
@@ -82,6 +85,7 @@ class Head(NamedTuple):
         Of the positives and of the negatives.
     clusters : (int, int, int) or None
         Groups, rows, the bytes of a count.
+    min_label_probability : float or None
     at : int
         Where the columns begin.
     """
@@ -93,23 +97,27 @@ class Head(NamedTuple):
     missed_negatives: int
     shapes: tuple[Shape, Shape]
     clusters: tuple[int, int, int] | None
+    min_label_probability: float | None
     at: int
 
     @classmethod
     def of(cls, data: bytes | memoryview) -> Head:
         """Return the header of framed bytes, or refuse them as too short. O(1)."""
         at, flags = _PREFIX_BYTES, flags_of(data)
-        header, clusters = WIDE if flags & IS_WIDE else NARROW, None
+        header, clusters, least = WIDE if flags & IS_WIDE else NARROW, None, None
         try:
             fields = header.unpack_from(data, at)
             at += header.size
             if flags & HAS_CLUSTERS:
                 clusters = CLUSTERS.unpack_from(data, at)
                 at += CLUSTERS.size
+            if flags & HAS_DESIGN:
+                (least,) = DESIGN.unpack_from(data, at)
+                at += DESIGN.size
         except struct.error:
             raise_corrupt(f"{len(data)} bytes are too few for an evaluator: truncated?")
         shapes = Shape._make(fields[4:10]), Shape._make(fields[10:])
-        return cls._make((flags, *fields[:4], shapes, clusters, at))
+        return cls._make((flags, *fields[:4], shapes, clusters, least, at))
 
     @property
     def is_wide(self) -> bool:
@@ -149,6 +157,7 @@ class Head(NamedTuple):
             "resolution": self.bits if self.flags & HAS_RESOLUTION else None,
             "scale": self.scale,
             "max_cells": self.max_cells or None,
+            "min_label_probability": self.min_label_probability,
         }
 
 
@@ -185,6 +194,9 @@ def read_head(data: bytes | bytearray | memoryview) -> Head:
         raise_corrupt(f"the evaluator has {bits} bits and no flag of them")
     if not MIN_BITS <= bits <= MAX_BITS or not 0 <= max_cells < MAX_TOTAL:
         raise_corrupt(f"the evaluator has unknown settings {bits} and {max_cells}")
+    least = head.min_label_probability
+    if least is not None and not 0 < least <= 1:
+        raise_corrupt(f"the evaluator has a label probability of {least} at least")
     for shape in head.shapes:
         has_weights = bool(flags & HAS_WEIGHTS)
         has_squares = has_weights and bool(shape.cases)

@@ -32,6 +32,10 @@ class View(Protocol):
         """The counts, with sums of weights and squares; None where every case weighs 1."""
 
     @property
+    def min_label_probability(self) -> float | None:
+        """The least probability with which a case is labelled; None if it is not declared."""
+
+    @property
     def missed_positives(self) -> int:
         """Positive references that were never scored."""
 

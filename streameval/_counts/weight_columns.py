@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
-from streameval._common.values import at_row, is_number, shown
+from streameval._common.values import at_row, is_number, real, shown
 from streameval._counts.columns import check_length, check_reals, check_score
 from streameval._counts.exact import MAX_TOTAL
 from streameval._counts.weights import (
@@ -93,6 +93,17 @@ def check_weights_allowed(
             "its groups keep numbers of cases; use one without cluster_groups"
         )
         raise InvalidInputError(message, field=field)
+
+
+def check_least_probability(value: Any) -> float | None:
+    """Read the least label probability that is declared, above 0 and at most 1; None is none."""
+    if value is None:
+        return None
+    least = real(value, "min_label_probability")
+    if not 0 < least <= 1:
+        message = f"min_label_probability must be above 0 and at most 1, got {shown(value)}"
+        raise InvalidInputError(message, field="min_label_probability")
+    return least
 
 
 def check_unit(weight: Any, label_probability: Any) -> int:

@@ -8,6 +8,7 @@ it the variance of the metric, is least.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -125,6 +126,14 @@ class LabelAllocation(Result):
         """How many predictions wait for their label."""
         return sum(band.waiting for band in self.bands)
 
+    @property
+    def min_label_probability(self) -> float:
+        """The least probability of a prediction to be drawn.
+
+        Declare it where the labels are counted: no drawn case weighs more than 1 over it.
+        """
+        return min(band.label_probability for band in self.bands)
+
     @by_keyword
     def draw(self, *, ids: Any, scores: Any, seed: int = 0) -> LabelSample:
         """Draw the ids to label: of each band, as many as it says.
@@ -219,7 +228,8 @@ def allocate_labels(
     ----------
     labelled : Evaluator or Window
         The labelled cases of the same time. They are counted as they are: only
-        predictions that wait are drawn.
+        predictions that wait are drawn. Where they declare a `min_label_probability`, no
+        band is drawn with less.
     scores : column of float
         Of the predictions that wait for their label, in any order.
     size : int
@@ -238,7 +248,8 @@ def allocate_labels(
     Raises
     ------
     InvalidInputError
-        When no prediction waits, the size is not from 1 to as many as wait, the metric has
+        When no prediction waits, the size is not from 1 to as many as wait or less than the
+        declared `min_label_probability` takes, the metric has
         no gradient, the labelled cases have clusters, which take no weights, or another
         value is invalid.
     TypeError
@@ -278,9 +289,12 @@ def allocate_labels(
     values = check_scores(scores, scale=view.scale)
     if not values.size:
         raise InvalidInputError("no prediction waits for its label", field="scores")
-    budget = _size(size, values.size)
+    floor = view.min_label_probability or 0.0
+    budget = _size(size, values.size, floor)
     cells, counts = _cells_of(values, view.scale)
     number = max(1, min(MAX_BANDS, budget // _MIN_BAND_LABELS))
+    # Each band may have to round its least number of labels up.
+    number = min(number, max(1, budget - math.ceil(floor * values.size)))
     found = cell_gradient(view, cells, counts, row, arguments)
     spread = None
     if found is None:
@@ -295,7 +309,8 @@ def allocate_labels(
     waiting = np.add.reduceat(counts, starts)
     if spread is not None:
         spread = spread / waiting
-    to_label = apportion(label_shares(waiting, spread), waiting, budget)
+    least = np.minimum(np.maximum(np.ceil(waiting * floor).astype(np.int64), 1), waiting)
+    to_label = apportion(label_shares(waiting, spread), least, waiting, budget)
     edges = [-np.inf, *cells[starts[1:]].tolist(), np.inf]
     return LabelAllocation(
         row.name,
@@ -340,10 +355,16 @@ def _metric(name: str, arguments: dict[str, Any]) -> Metric:
     return metric
 
 
-def _size(size: Any, waiting: int) -> int:
+def _size(size: Any, waiting: int, floor: float) -> int:
     if not isinstance(size, int | np.integer) or not is_number(size):
         raise InvalidInputError(f"size must be an integer, got {shown(size)}", field="size")
     if not 1 <= size <= waiting:
         message = f"size must be from 1 to the {waiting} predictions that wait, got {size}"
+        raise InvalidInputError(message, field="size")
+    if size < floor * waiting:
+        message = (
+            f"size must be at least {math.ceil(floor * waiting)} to draw each of {waiting} "
+            f"predictions with min_label_probability={floor:g}, got {size}"
+        )
         raise InvalidInputError(message, field="size")
     return int(size)

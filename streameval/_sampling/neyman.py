@@ -73,17 +73,16 @@ def best_cuts(costs: FloatArray, number: int) -> IntArray:
     return np.array([0, *reversed(firsts)], dtype=np.int64)
 
 
-def apportion(shares: FloatArray, most: IntArray, size: int) -> IntArray:
-    """Return whole numbers in proportion to shares, from 1 to `most`, with a given sum.
+def apportion(shares: FloatArray, least: IntArray, most: IntArray, size: int) -> IntArray:
+    """Return whole numbers in proportion to shares, from `least` to `most`, with a given sum.
 
     Parameters
     ----------
     shares : float64[n]
         Above 0.
-    most : int64[n]
-        1 or more, with a sum of at least `size`.
+    least, most : int64[n]
+        1 or more, with sums of at most and of at least `size`.
     size : int
-        n or more.
 
     Notes
     -----
@@ -95,20 +94,20 @@ def apportion(shares: FloatArray, most: IntArray, size: int) -> IntArray:
     while True:
         rest = size - given[~free].sum()
         wanted = shares * (rest / shares[free].sum()) if free.any() else given
-        high, low = free & (wanted > most), free & (wanted < 1)
+        high, low = free & (wanted > most), free & (wanted < least)
         # Too much above the limits leaves more for the others, too little below less: the
         # larger of the two is settled first, and never has to be undone.
-        excess = (wanted - most)[high].sum() - (1 - wanted)[low].sum()
+        excess = (wanted - most)[high].sum() - (least - wanted)[low].sum()
         settled = high if excess >= 0 and high.any() else low
         if not settled.any():
             break
-        given[settled] = np.where(high, most, 1)[settled]
+        given[settled] = np.where(high, most, least)[settled]
         free &= ~settled
     given[free] = wanted[free]
-    whole = np.clip(np.floor(given), 1, most).astype(np.int64)
+    whole = np.clip(np.floor(given), least, most).astype(np.int64)
     while (left := size - int(whole.sum())) != 0:
         step = 1 if left > 0 else -1
-        open_ = whole < most if step > 0 else whole > 1
+        open_ = whole < most if step > 0 else whole > least
         gap = np.where(open_, step * (given - whole), -np.inf)
         whole[int(gap.argmax())] += step
     return whole

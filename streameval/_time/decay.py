@@ -132,11 +132,9 @@ class DecayedWindow(Window):
         )
         return _effective(*sums)
 
-    def _share_figure(
-        self, name: str, parts: Callable[[Confusion], Parts], threshold: float
-    ) -> Figure:
+    def _share_figure(self, parts: Callable[[Confusion], Parts], threshold: float) -> Figure:
         if self.squares is None:
-            return super()._share_figure(name, parts, threshold)
+            return super()._share_figure(parts, threshold)
         weighted, squares = (
             parts(ViewQueries(view).confusion_at(threshold)) for view in (self._state, self.squares)
         )

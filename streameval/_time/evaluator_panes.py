@@ -96,7 +96,8 @@ class EvaluatorPanes(Panes[Evaluator]):
             raise InvalidInputError("pane and retention must be the same to merge", field="pane")
         if other.empty != self.empty:
             raise InvalidInputError(
-                "resolution, scale, max_cells and cluster_groups must be the same to merge",
+                "resolution, scale, max_cells, cluster_groups and min_label_probability must be "
+                "the same to merge",
                 field="resolution",
             )
         self._reserve(other._total())
@@ -252,6 +253,7 @@ def _check_pane(evaluator: Evaluator, empty: Evaluator) -> Evaluator:
         evaluator.scale != empty.scale
         or evaluator.max_cells != empty.max_cells
         or evaluator.cluster_groups != empty.cluster_groups
+        or evaluator.min_label_probability != empty.min_label_probability
         or (bits is None) > (most is None)
         or (bits is not None and most is not None and bits > most)
         or evaluator == empty

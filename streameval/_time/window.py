@@ -7,6 +7,7 @@ its parts is a window too, so that a part can be compared with the rest.
 from __future__ import annotations
 
 import weakref
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -137,6 +138,15 @@ class Window(EvaluatorQueries):
 
     def _view(self) -> State:
         return self._state
+
+    def declaring(self, min_label_probability: float | None) -> Window:
+        """Return the window under another least probability of its labels. O(1)."""
+        state = self._view().declaring(min_label_probability)
+        if state is self._state:
+            return self
+        found = copy(self)
+        found.__dict__["_state"] = state
+        return found
 
     def part_of(self, whole: Window) -> Window:
         """Return a part that has no groups of clusters, with the design effects of a whole. O(1).

@@ -66,6 +66,8 @@ class WindowedEvaluator:
     cluster_groups : int or None
         As in `Evaluator`: declares that every case has a cluster. Without clusters the
         intervals of a window have a `warning` where cases of one pane are dependent.
+    min_label_probability : float or None
+        As in `Evaluator`: bounds the weight of cases that may be missing.
 
     Raises
     ------
@@ -100,6 +102,7 @@ class WindowedEvaluator:
         scale: str | None = None,
         max_cells: int = 16_384,
         cluster_groups: int | None = None,
+        min_label_probability: float | None = None,
     ) -> None:
         self._begin(
             EvaluatorPanes(
@@ -110,6 +113,7 @@ class WindowedEvaluator:
                     scale=scale,
                     max_cells=max_cells,
                     cluster_groups=cluster_groups,
+                    min_label_probability=min_label_probability,
                 ),
             )
         )

@@ -30,7 +30,12 @@ from streameval._uncertainty.limits import (
     precision_turns,
 )
 from streameval._uncertainty.rules import IntervalRule, UncertainMetric, has_no_limits
-from streameval._uncertainty.unseen_cases import precision_error, roc_error, with_unseen_cases
+from streameval._uncertainty.unseen_cases import (
+    UNSEEN_SHARE,
+    precision_error,
+    roc_error,
+    with_unseen_cases,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,7 +98,7 @@ class AreaRule(IntervalRule):
             return UNDEFINED
         seen = self.seen_limits(first, alpha, anytime=anytime)
         if len(figures) == 1:
-            return with_unseen_cases(seen, first, first, self.unseen_error, alpha, anytime=anytime)
+            return with_unseen_cases(seen, first, first, self._error, alpha, anytime=anytime)
         if math.isnan(seen[0]):
             return UNDEFINED
         if self.turns is not None:
@@ -103,9 +108,13 @@ class AreaRule(IntervalRule):
         outermost = min(lower for lower, _ in limits), max(upper for _, upper in limits)
         ordered = sorted(figures, key=lambda each: each.estimate)
         lower, upper = with_unseen_cases(
-            outermost, ordered[0], ordered[-1], self.unseen_error, alpha, anytime=anytime
+            outermost, ordered[0], ordered[-1], self._error, alpha, anytime=anytime
         )
         return max(lower - _LIMIT_ROUNDING, 0.0), min(upper + _LIMIT_ROUNDING, 1.0)
+
+    def _error(self, figure: Figure) -> float:
+        fall, _ = figure.unseen
+        return UNSEEN_SHARE * fall if fall else self.unseen_error(figure)
 
     def _figures_between(
         self, view: View, figure: Figure, bounds: Limits, prevalence: float | None

@@ -208,6 +208,7 @@ class _ReorderedView:
         self.revision = view.revision
         self.unit = view.unit
         self.weighted = view.weighted
+        self.min_label_probability = view.min_label_probability
         self.missed_positives = groups.missed_positives
         self.missed_negatives = groups.missed_negatives
         self.P = groups.P

@@ -169,7 +169,7 @@ class CalibrationRule(IntervalRule):
         effect = counted._design_effect(name, ()) if cases else INDEPENDENT
         estimate = counted._value_given(name, given)
         figure = effect.widened(Figure(estimate, math.nan, positives / view.unit, effective))
-        if counted._has_few_effective(effective):
+        if counted._has_few_effective():
             figure = replace(figure, refused=TOO_FEW_EFFECTIVE)
         rule = replace(self, sample=ScoredSample(cells_of(view), effective, effect))
         return UncertainMetric(rule, estimate, (figure,), figure, effect)

@@ -54,7 +54,10 @@ MIN_P_VALUE = 1e-12
 TOO_FEW, GRID_TOO_COARSE = "TOO_FEW", "GRID_TOO_COARSE"
 _ADVICE = {
     TOO_FEW: "it needs two positives and two negatives, and 50 of each at all looks",
-    TOO_FEW_EFFECTIVE: "with weights it needs 50 effective positives and negatives (Kish's)",
+    TOO_FEW_EFFECTIVE: (
+        "one case may have more than a fifth of the squares of weights that nothing bounds, or a "
+        "pair has fewer than 50 effective positives or negatives (Kish's)"
+    ),
     GRID_TOO_COARSE: (
         "the pair's cells hide too much of the order of the scores: make it with more max_cells, "
         "or start a new one where the scores have changed"

@@ -47,6 +47,9 @@ class Interval(Result):
     least_effect : float
         Of a window of panes without clusters: what the design effect is at least, 1 or
         more; nan elsewhere. The limits do not allow for it.
+    assumed_weight : float
+        Of weighted cases without a declared least label probability: what the limits take an
+        unseen case to weigh, twice the largest weight seen; nan elsewhere.
 
     Examples
     --------
@@ -71,6 +74,7 @@ class Interval(Result):
     design_effect: float = 1.0
     refused: str | None = None
     least_effect: float = math.nan
+    assumed_weight: float = math.nan
 
     def __contains__(self, value: float) -> bool:
         return self.lower <= value <= self.upper
@@ -93,16 +97,17 @@ class Interval(Result):
     def reason(self) -> str | None:
         """Why there are no limits; None where there are.
 
-        ``"TOO_FEW"`` references; ``"TOO_FEW_EFFECTIVE"``: weights so unequal that fewer than
-        50 cases of equal weight would tell as much (:attr:`streameval.Evaluator.weights`);
+        ``"TOO_FEW"`` references; ``"TOO_FEW_EFFECTIVE"``: of weights whose bound is not
+        declared, one case may have more than a fifth of the sum of their squares;
         ``"TOO_COARSE"``: the groups of clusters do not keep the bits in which scores differ.
         """
         return (self.refused or "TOO_FEW") if math.isnan(self.lower) else None
 
     @property
     def warning(self) -> str | None:
-        """Why the limits are too narrow, and what to do; None where nothing is known of it."""
-        return dependence_warning(self.least_effect)
+        """What the limits do not know, and what to do; None where nothing is known of it."""
+        found = (dependence_warning(self.least_effect), weight_warning(self.assumed_weight))
+        return "; ".join(each for each in found if each) or None
 
     @property
     def width(self) -> float:
@@ -118,4 +123,15 @@ def dependence_warning(least_effect: float) -> str | None:
         f"cases of one pane are dependent: the variance is at least {least_effect:.2g} "
         "times as large as with independent cases, so the interval is too narrow; declare clusters "
         "(cluster_groups=32, then clusters= with the cases; on a stream cluster_key)"
+    )
+
+
+def weight_warning(assumed_weight: float) -> str | None:
+    """Return what limits assume of weights without a declared bound; None for nan."""
+    if math.isnan(assumed_weight):
+        return None
+    return (
+        f"no least label probability bounds the weights, so an unseen case is taken to weigh "
+        f"{assumed_weight:.4g}, twice the largest weight seen: where the weights are of label "
+        "probabilities, declare the least that the design gives (min_label_probability=0.05)"
     )

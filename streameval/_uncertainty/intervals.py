@@ -31,8 +31,8 @@ from streameval._uncertainty.interval import Interval
 from streameval._uncertainty.limits import UNDEFINED, Figure, Limits
 from streameval._uncertainty.pane_blocks import pane_effect
 from streameval._uncertainty.rules import Given, share_figure
+from streameval._uncertainty.unseen_weights import unseen_weight
 from streameval._uncertainty.weighted_variance import (
-    MIN_EFFECTIVE_CASES,
     effective_scored,
     weighted_cost,
     weighted_figure,
@@ -110,9 +110,9 @@ class UncertaintyQueries(BoundsQueries):
             Limits are nan with fewer than two positives or negatives (for the
             prevalence and rates: than two cases in the denominator), and with
             `anytime` below 50 positives, or cases that count for the rate, or costlier
-            errors. With
-            weights also below 50 effective positives, or negatives, or cases that
-            count for the rate; then the reason is ``"TOO_FEW_EFFECTIVE"``.
+            errors. With weights that no `min_label_probability` bounds also where one case
+            may have more than a fifth of the sum of their squares; then the reason is
+            ``"TOO_FEW_EFFECTIVE"``.
 
         Raises
         ------
@@ -157,7 +157,16 @@ class UncertaintyQueries(BoundsQueries):
         if threshold is not None and given.costs is None:
             # A share is rounded apart from its rate, and may be undefined where the rate is not.
             found = replace(found, estimate=self._value_given(metric, given))
+        found = replace(found, assumed_weight=self._assumed_weight())
         return self._with_least_effect(found, metric, given.arguments)
+
+    def _assumed_weight(self) -> float:
+        """Return what an unseen case is assumed to weigh; nan where a design says it. O(K)."""
+        view = self._view()
+        unseen = None if view.weighted is None else unseen_weight(view, view.weighted)
+        if unseen is None or unseen.is_declared:
+            return math.nan
+        return unseen.units / view.unit
 
     def _bootstrap(
         self, name: str, level: float, prevalence: float | None, *, resamples: int, seed: int
@@ -196,16 +205,11 @@ class UncertaintyQueries(BoundsQueries):
         value = value_of_view(view, BY_NAME[name], **Given(prevalence).keywords)
         return Figure(value, variance_of(view.groups, name, prevalence), view.P, view.N)
 
-    def _share_figure(
-        self, name: str, parts: Callable[[Confusion], Parts], threshold: float
-    ) -> Figure:
-        """Return a share at a threshold with its variance; weighted windows override it. O(log K).
-
-        The metric says which classes must have enough effective cases.
-        """
+    def _share_figure(self, parts: Callable[[Confusion], Parts], threshold: float) -> Figure:
+        """Return a share at a threshold with its variance; decayed windows override it."""
         view = self._view()
         if view.weighted is not None:
-            return weighted_share(view, view.weighted, name, parts, threshold)
+            return weighted_share(view, view.weighted, parts, threshold)
         return share_figure(*parts(ViewQueries(view).confusion_at(threshold)))
 
     def _error_shares(self, threshold: float, costs: ErrorCosts) -> ErrorShares:
@@ -219,13 +223,15 @@ class UncertaintyQueries(BoundsQueries):
     def _bin_limits(self, table: ReliabilityTable, level: float) -> list[Limits]:
         """Return the limits of each observed rate of a table; nan of too few effective cases."""
         effective = self._effective_scored()
-        if self._has_few_effective(effective):
+        if self._has_few_effective():
             return [UNDEFINED] * len(table)
         return bin_limits(table, effective, level)
 
-    def _has_few_effective(self, effective: float) -> bool:
-        """Return whether cases have weights, and too few effective ones for an interval."""
-        return self._view().weighted is not None and effective < MIN_EFFECTIVE_CASES
+    def _has_few_effective(self) -> bool:
+        """Return whether one case has too much of the squared weights for an interval. O(K)."""
+        view = self._view()
+        weighted = view.weighted
+        return weighted is not None and unseen_weight(view, weighted).refused is not None
 
     def _effective_scored(self) -> float:
         """Return Kish's effective number of scored cases; weighted windows override it. O(K)."""

@@ -48,7 +48,8 @@ class Figure:
     `freedom` is the degrees of freedom of the variance; None means the number of cases of the
     smaller class less 1, and for a share infinitely many. `design_effect` is the factor by
     which weights or clusters enlarged the variance; `DesignEffect.widened` includes it.
-    `refused` is why it must have no limits.
+    `refused` is why it must have no limits. `unseen` is how far one case of the greatest
+    weight that the sample may not have would lower and raise the estimate of weighted cases.
     """
 
     estimate: float
@@ -58,6 +59,7 @@ class Figure:
     freedom: float | None = None
     design_effect: float = 1.0
     refused: str | None = None
+    unseen: tuple[float, float] = (0.0, 0.0)
 
 
 def auc_roc_limits(figure: Figure, alpha: float, *, anytime: bool = False) -> Limits:
@@ -204,14 +206,20 @@ def proportion_limits(figure: Figure, alpha: float, *, anytime: bool = False) ->
     """
     total = figure.positives + figure.negatives
     quantile = _quantile_of_share(figure, total, alpha, anytime=anytime)
-    lower, upper = _score_limits(figure.estimate, total, quantile)
-    if alpha >= 0.5 or total <= 0:
+    limits = _exact_of_few(figure.estimate, total, quantile, alpha)
+    return limits if figure.unseen == (0.0, 0.0) else _unseen_limits(figure, limits, alpha)
+
+
+def _exact_of_few(share: float, cases: float, quantile: float, alpha: float) -> Limits:
+    """Return Wilson's limits, not nearer than the exact one-sided ones."""
+    lower, upper = _score_limits(share, cases, quantile)
+    if alpha >= 0.5 or cases <= 0:
         return lower, upper
     one_sided = quantile * normal_quantile(alpha) / normal_quantile(alpha / 2)
-    hits = figure.estimate * total
+    hits = share * cases
     return (
-        min(lower, _exact_lower(hits, total, one_sided)),
-        max(upper, 1 - _exact_lower(total - hits, total, one_sided)),
+        min(lower, _exact_lower(hits, cases, one_sided)),
+        max(upper, 1 - _exact_lower(cases - hits, cases, one_sided)),
     )
 
 
@@ -230,6 +238,19 @@ def _exact_lower(hits: float, cases: float, quantile: float) -> float:
         return 0.0
     root = ((1 - a) * (1 - b) + quantile * math.sqrt(inside)) / scale
     return hits / (hits + (cases - hits + 1) * root**3)
+
+
+def _unseen_limits(figure: Figure, limits: Limits, alpha: float) -> Limits:
+    """Return the limits of a share, widened for cases of great weight that may be missing.
+
+    None was drawn of as many as -log(alpha) expected ones with probability alpha (the rule of
+    three: Hanley and Lippman-Hand 1983), so as many are added, in quadrature.
+    """
+    missing, share = -math.log(alpha), figure.estimate
+    fall, rise = (missing * each / (1 + missing * each) for each in figure.unseen)
+    below = math.hypot(share - limits[0], share * fall)
+    above = math.hypot(limits[1] - share, (1 - share) * rise)
+    return max(0.0, share - below), min(1.0, share + above)
 
 
 def _score_limits(share: float, cases: float, quantile: float) -> Limits:

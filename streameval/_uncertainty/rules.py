@@ -87,15 +87,13 @@ class Counted(Protocol):
 
     def _figure(self, name: str, prevalence: float | None) -> Figure: ...
 
-    def _share_figure(
-        self, name: str, parts: Callable[[Confusion], Parts], threshold: float
-    ) -> Figure: ...
+    def _share_figure(self, parts: Callable[[Confusion], Parts], threshold: float) -> Figure: ...
 
     def _error_shares(self, threshold: float, costs: ErrorCosts) -> ErrorShares: ...
 
     def _effective_scored(self) -> float: ...
 
-    def _has_few_effective(self, effective: float) -> bool: ...
+    def _has_few_effective(self) -> bool: ...
 
     def _design_effect(self, name: str, arguments: tuple[float, ...]) -> DesignEffect: ...
 
@@ -240,7 +238,7 @@ class ShareRule(IntervalRule):
     def uncertain(self, counted: Counted, name: str, given: Given) -> UncertainMetric:
         """Return a rate. O(log K), O(n) of clusters."""
         assert given.threshold is not None, name
-        figure, effect = counted._share_figure(name, self.parts, given.threshold), INDEPENDENT
+        figure, effect = counted._share_figure(self.parts, given.threshold), INDEPENDENT
         if not math.isnan(figure.estimate):
             effect = counted._design_effect(name, given.arguments)
             figure = effect.widened(figure)

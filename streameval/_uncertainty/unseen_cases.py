@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 _MAX_SHIFT = 0.9
 """The most that a limit moves, in widths of the interval."""
 
+UNSEEN_SHARE = 0.7
+"""How many standard errors one unseen case is."""
+
 _EULER_GAMMA = 0.5772156649015329
 
 
@@ -77,7 +80,7 @@ def with_unseen_cases(
     quantile = normal_quantile(alpha / 2)  # the error is known, not estimated from the cases
     if anytime:
         quantile = anytime_quantile(alpha, lowest.positives)
-    most = _MAX_SHIFT * (upper - lower)
+    most = math.inf if any(lowest.unseen) else _MAX_SHIFT * (upper - lower)
     below = lowest.estimate - math.hypot(lowest.estimate - lower, quantile * max(error(highest), 0))
     above = highest.estimate + math.hypot(
         upper - highest.estimate, quantile * max(-error(lowest), 0)

@@ -3,17 +3,17 @@
 A case of weight w in cell k moves a metric by w times the derivative by the cell's counts,
 so the variance is the sum over cells of (sum w^2 of the positives) g1^2 + (the same of the
 negatives) g0^2. Over the variance of as many cases that all have their class's mean weight,
-it is the design effect D (Kish 1965). Intervals keep their small-sample shapes: they take D
-times that variance, and P/D and N/D of the P and N cases that were counted. D below 1, of
-weights that are small where the metric is sensitive, is taken as 1.
+it is the design effect D (Kish 1965). Areas keep their small-sample shapes with Kish's effective
+cases of each class; a share of cases is Wilson's of as many cases as have its variance.
 
-With few effective cases a sum of squared weights is itself mostly chance, so below
-`MIN_EFFECTIVE_CASES` there are no limits.
+A sample whose few heavy cases happen to be missing looks precise and is not. So limits allow
+for unseen cases of the greatest weight (`unseen_weights`), whatever was drawn.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -26,10 +26,13 @@ from streameval._metrics.queries import ViewQueries
 from streameval._metrics.weighting import effective_cases
 from streameval._uncertainty.design_effect import DesignEffect
 from streameval._uncertainty.error_costs import error_shares
-from streameval._uncertainty.limits import TOO_FEW_EFFECTIVE, Figure
+from streameval._uncertainty.limits import Figure
+from streameval._uncertainty.rules import ErrorShares
+from streameval._uncertainty.unseen_cases import negative_step, positive_step
+from streameval._uncertainty.unseen_weights import UnseenWeight, unseen_weight
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from streameval._common.arrays import BoolArray, FloatArray
     from streameval._counts.groups import Groups
@@ -37,10 +40,8 @@ if TYPE_CHECKING:
     from streameval._counts.run import Run
     from streameval._counts.view import View
     from streameval._metrics.costs import ErrorCosts
-    from streameval._metrics.gradients import Gradient
-    from streameval._uncertainty.rules import ErrorShares, Parts
-
-MIN_EFFECTIVE_CASES = 50
+    from streameval._metrics.gradients import Estimator
+    from streameval._uncertainty.rules import Parts
 
 
 class _ClassSums(NamedTuple):
@@ -65,9 +66,17 @@ class _ClassSums(NamedTuple):
         parts: FloatArray = self.squares * derivative**2 * _unbiased(self.effective)
         return parts
 
-    def fourth(self, parts: FloatArray) -> float:
-        """Return the sum of each case's squared part; a cell's cases have equal parts."""
-        return float((parts**2 / np.maximum(self.cases, 1.0)).sum())
+    def moving(self, derivative: FloatArray) -> float:
+        """Return the effective number of cases by how far each moves a metric."""
+        moved = float((self.units * np.abs(derivative)).sum())
+        return effective_cases(moved, float((self.squares * derivative**2).sum()))
+
+    def moving_weight(self, derivative: FloatArray) -> float:
+        """Return the mean weight, in units, of the cases that move a metric, by how far."""
+        moved = float((self.units * derivative**2).sum())
+        if not moved:
+            return float(self.units.sum()) / (float(self.cases.sum()) or 1.0)
+        return float((self.squares * derivative**2).sum()) / moved
 
     def equal_variance(self, derivative: FloatArray) -> float:
         """Return the variance that all cells would add if all cases had their mean weight."""
@@ -97,28 +106,43 @@ def weighted_figure(
     cells = cells_of(view)
     positives, negatives = _sums(view, weighted, cells)
     P, N = float(positives.cases.sum()), float(negatives.cases.sum())
+    unseen = unseen_weight(view, weighted)
     assert metric.gradient is not None, name
     if metric.estimator is None:
         if math.isnan(estimate):
             return Figure(estimate, math.nan, P, N)
-        refused = _refused(positives, negatives, metric.gradient(cells))
         cases, units, squares = np.transpose((positives.totals, negatives.totals))
-        return _share(cases, units, squares, refused)
+        return _share(cases, units, squares, unseen=unseen)
     if math.isnan(estimate) or min(P, N) < 2:
         return Figure(estimate, math.nan, P, N)
     gradient = metric.gradient(cells, **arguments)
-    parts = (positives.parts(gradient.positive), negatives.parts(gradient.negative))
-    spread = float(sum(part.sum() for part in parts))
-    equal = positives.equal_variance(gradient.positive)
-    equal += negatives.equal_variance(gradient.negative)
-    effect = max(1.0, spread / equal) if equal > 0 else 1.0
-    refused = _refused(positives, negatives, gradient)
-    freedom = min(P / effect, N / effect) - 1
-    if spread > 0:
-        fourth = positives.fourth(parts[0]) + negatives.fourth(parts[1])
-        freedom = max(1.0, min(freedom, spread**2 / fourth - 1))
-    figure = Figure(estimate, equal, P, N, refused=refused)
-    return DesignEffect.of_weights(effect, freedom).widened(figure)
+    sides = ((positives, gradient.positive), (negatives, gradient.negative))
+    spreads = [float(side.parts(moves).sum()) for side, moves in sides]
+    equal = sum(side.equal_variance(moves) for side, moves in sides)
+    of_positive, of_negative = (side.moving_weight(moves) for side, moves in sides)
+    # A design lets scores decide, and what decides an area among the negatives are high scores.
+    weights = (max(of_positive, unseen.cases * unseen.units), of_negative)
+    return Figure(
+        estimate,
+        sum(spreads),
+        positives.effective,
+        negatives.effective,
+        freedom=_freedom(spreads, [side.moving(moves) for side, moves in sides]),
+        design_effect=max(1.0, sum(spreads) / equal) if equal > 0 else 1.0,
+        refused=unseen.refused,
+        unseen=(_fall(view.groups, metric.estimator, prevalence, weights), 0.0),
+    )
+
+
+def _fall(
+    groups: Groups, estimator: Estimator, prevalence: float | None, units: Sequence[float]
+) -> float:
+    """Return what an area loses to an unseen case of each class, as errors that add up. O(G)."""
+    of_positive, of_negative = (max(1, round(each)) for each in units)
+    return math.hypot(
+        positive_step(groups, estimator, prevalence, units=of_positive),
+        negative_step(groups, estimator, prevalence, units=of_negative),
+    )
 
 
 def effective_scored(weighted: ScoreCounts) -> float:
@@ -131,13 +155,10 @@ def effective_scored(weighted: ScoreCounts) -> float:
 def weighted_share(
     view: View,
     weighted: ScoreCounts,
-    name: str,
     parts: Callable[[Confusion], Parts],
     threshold: float,
 ) -> Figure:
     """Return the share of a rate at a threshold, of weighted cases, with its variance. O(K)."""
-    gradient = BY_NAME[name].gradient
-    assert gradient is not None, name
     cells = cells_of(view)
     called = cells.scores >= threshold
     positives, negatives = _sums(view, weighted, cells)
@@ -149,8 +170,7 @@ def weighted_share(
     )
     if not units.sum():
         return Figure(math.nan, math.nan, 0, 0)
-    refused = _refused(positives, negatives, gradient(cells, threshold))
-    return _share(cases, units, squares, refused)
+    return _share(cases, units, squares, unseen=unseen_weight(view, weighted))
 
 
 def weighted_cost(
@@ -179,9 +199,27 @@ def weighted_cost(
     # Without errors the weights of all cases say what is known.
     kish = effective_cases(whole, _sum(squares))
     effect = max(1.0, total * spread / binomial if binomial > 0 else total / kish)
-    is_few = min(positives.effective, negatives.effective) < MIN_EFFECTIVE_CASES
-    refused = TOO_FEW_EFFECTIVE if is_few else None
-    return shares.widened(DesignEffect.of_weights(effect), refused=refused)
+    unseen = unseen_weight(view, weighted)
+    shares = shares.widened(DesignEffect.of_weights(effect), refused=unseen.refused)
+    sums = (cases, units, squares)
+    errors = [(each.fp + each.fn, each.tp + each.tn) for each in sums]
+    rarer = [_costlier(each, costs) for each in sums]
+    alone = [_share(*map(np.array, parts), unseen=unseen) for parts in (errors, rarer)]
+    return ErrorShares(*map(_of_fewer_cases, shares, alone))
+
+
+def _of_fewer_cases(by_cost: Figure, alone: Figure) -> Figure:
+    """Return a share with the fewer cases: its own, or as the mean cost varies."""
+    own, shared = (each.positives + each.negatives for each in (alone, by_cost))
+    if own < shared:
+        return replace(alone, design_effect=by_cost.design_effect)
+    return replace(by_cost, unseen=alone.unseen)
+
+
+def _costlier(at: Confusion, costs: ErrorCosts) -> Parts:
+    """Return the sum over the costlier errors, and over the other cases."""
+    hits = at.fn if costs.cost_fn >= costs.cost_fp else at.fp
+    return hits, _sum(at) - hits
 
 
 def _sum(counts: Confusion) -> float:
@@ -189,7 +227,7 @@ def _sum(counts: Confusion) -> float:
 
 
 def _share(
-    cases: FloatArray, units: FloatArray, squares: FloatArray, refused: str | None
+    cases: FloatArray, units: FloatArray, squares: FloatArray, *, unseen: UnseenWeight
 ) -> Figure:
     """Return the share of hits, from each sum over the hits and over the other cases.
 
@@ -198,22 +236,44 @@ def _share(
     whole = float(units.sum())
     if not whole:
         return Figure(math.nan, math.nan, 0, 0)
-    share, total = float(units[0]) / whole, float(cases.sum())
-    kish = effective_cases(whole, float(squares.sum()))
-    binomial = share * (1 - share)
-    spread = dot(squares, np.array([1 - share, -share]) ** 2) / whole**2
-    # Without hits, or without other cases, the weights of all cases say what is known.
-    effect = max(1.0, total * spread / binomial if binomial > 0 else total / kish)
-    hits = total * share
-    figure = Figure(share, binomial / total, hits, total - hits, refused=refused)
-    return DesignEffect.of_weights(effect).widened(figure)
+    share = float(units[0]) / whole
+    of_hit, of_other = _deciding_weights(units, squares)
+    # As many cases of one weight have the same variance.
+    effective = whole / ((1 - share) * of_hit + share * of_other)
+    return Figure(
+        share,
+        share * (1 - share) / effective,
+        effective * share,
+        effective * (1 - share),
+        design_effect=max(1.0, float(cases.sum()) / effective),
+        refused=unseen.refused,
+        unseen=_unseen_share(units, squares, unseen),
+    )
 
 
-def _refused(positives: _ClassSums, negatives: _ClassSums, gradient: Gradient) -> str | None:
-    """Return why there are no limits, from the classes that the metric depends on."""
-    needed = [positives.effective] if gradient.positive.any() else []
-    needed += [negatives.effective] if gradient.negative.any() else []
-    return TOO_FEW_EFFECTIVE if min(needed, default=math.inf) < MIN_EFFECTIVE_CASES else None
+def _unseen_share(
+    units: FloatArray, squares: FloatArray, unseen: UnseenWeight
+) -> tuple[float, float]:
+    """Return the weight of an unseen other case, and of an unseen hit, over all weight."""
+    of_hit, of_other = _deciding_weights(units, squares)
+    whole = float(units.sum())
+    return unseen.beyond(of_other) / whole, unseen.beyond(of_hit) / whole
+
+
+def _deciding_weights(units: FloatArray, squares: FloatArray) -> list[float]:
+    """Return sum w^2 over sum w, in units, of the hits and of the other cases.
+
+    Of none the weights of all cases say what is known.
+    """
+    every = float(squares.sum()) / float(units.sum())
+    pairs = zip(units.tolist(), squares.tolist(), strict=True)
+    return [square / unit if unit else every for unit, square in pairs]
+
+
+def _freedom(spreads: list[float], cases: list[float]) -> float:
+    """Return the degrees of freedom of the sum of two classes' variances (Satterthwaite 1946)."""
+    terms = [spread**2 / max(n - 1, 1.0) for spread, n in zip(spreads, cases, strict=True)]
+    return sum(spreads) ** 2 / sum(terms) if sum(terms) > 0 else max(min(cases) - 1, 1.0)
 
 
 def _unbiased(effective: float) -> float:

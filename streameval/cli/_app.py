@@ -132,6 +132,17 @@ LabelProbabilityColumn = Annotated[
 ]
 
 
+LeastProbability = Annotated[
+    float | None,
+    typer.Option(
+        "--min-label-probability",
+        help="The least probability that the design gives a row: limits allow for unseen rows that "
+        "weigh 1 over it. [default: twice the largest weight seen]",
+        show_default=False,
+    ),
+]
+
+
 @app.command()
 def evaluate(
     file: File,
@@ -165,6 +176,7 @@ def evaluate(
     ] = None,
     weight: WeightColumn = None,
     label_probability: LabelProbabilityColumn = None,
+    min_label_probability: LeastProbability = None,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a file of scores and labels."""
@@ -183,13 +195,17 @@ def evaluate(
             weight=weight,
             label_probability=label_probability,
         )
+        settings = {
+            "resolution": resolution,
+            "min_label_probability": min_label_probability,
+        }
         if by:
             _evaluate.evaluate_by(
                 file,
                 layout=layout,
                 plot=plot,
                 metric=metric,
-                resolution=resolution,
+                settings=settings,
                 as_json=as_json,
             )
             return
@@ -199,7 +215,7 @@ def evaluate(
             file,
             layout=layout,
             plot=plot,
-            resolution=resolution,
+            settings=settings,
             as_json=as_json,
         )
 

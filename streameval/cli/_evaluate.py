@@ -31,13 +31,13 @@ def evaluate(
     *,
     layout: FileColumns,
     plot: Path | None,
-    resolution: int | None,
+    settings: dict[str, Any],
     as_json: bool,
 ) -> None:
     """Print a file's figures; write its curves to `plot` when given."""
     if plot is not None and plot.suffix.lower() not in PLOT_SUFFIXES:
         raise StreamEvalError(f"--plot {plot}: use {', '.join(PLOT_SUFFIXES)}")
-    evaluator = Evaluator(resolution=resolution)
+    evaluator = Evaluator(**settings)
     with progress_bar(f"reading {file.name}") as progress:
         for rows in read_rows(file, layout):
             evaluator.add_cases(labels=rows.labels, scores=rows.scores, **rows.weighting())
@@ -73,7 +73,7 @@ def evaluate_by(
     layout: FileColumns,
     plot: Path | None,
     metric: str | None,
-    resolution: int | None,
+    settings: dict[str, Any],
     as_json: bool,
 ) -> None:
     """Print one figure of each group of a file's rows, the worst group first."""
@@ -88,7 +88,7 @@ def evaluate_by(
             for code, value in enumerate(values):
                 group = value if len(layout.by) > 1 else value[0]
                 if group not in evaluators:
-                    evaluators[group] = Evaluator(resolution=resolution)
+                    evaluators[group] = Evaluator(**settings)
                 chosen = np.flatnonzero(codes == code)
                 evaluators[group].add_cases(
                     labels=rows.labels[chosen],

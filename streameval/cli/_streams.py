@@ -96,6 +96,15 @@ CostFnOption = Annotated[
         help="What a false negative costs, in the same unit. [default: none]", show_default=False
     ),
 ]
+LeastProbabilityOption = Annotated[
+    float | None,
+    typer.Option(
+        "--min-label-probability",
+        help="The least probability with which a case is chosen to be labelled: intervals allow "
+        "for unseen cases that weigh 1 over it. [default: none]",
+        show_default=False,
+    ),
+]
 
 
 @streams.command(name="list")
@@ -180,6 +189,7 @@ def create(
     threshold: ThresholdOption = None,
     cost_fp: CostFpOption = None,
     cost_fn: CostFnOption = None,
+    min_label_probability: LeastProbabilityOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a stream. --pane, --resolution, --scale and the clusters cannot change later."""
@@ -199,6 +209,7 @@ def create(
         threshold=threshold,
         cost_fp=cost_fp,
         cost_fn=cost_fn,
+        min_label_probability=min_label_probability,
     )
     with connect(address) as client:
         _print(client.create_stream(stream, **settings), as_json=as_json)
@@ -230,6 +241,7 @@ def update(
     ] = False,
     cost_fp: CostFpOption = None,
     cost_fn: CostFnOption = None,
+    min_label_probability: LeastProbabilityOption = None,
     no_costs: Annotated[
         bool, typer.Option("--no-costs", help="Declare no costs any more.")
     ] = False,
@@ -247,6 +259,7 @@ def update(
         threshold=threshold,
         cost_fp=cost_fp,
         cost_fn=cost_fn,
+        min_label_probability=min_label_probability,
     )
     has_costs = not (cost_fp is None and cost_fn is None)
     if no_threshold:

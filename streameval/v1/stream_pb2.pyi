@@ -236,6 +236,7 @@ class StreamSettings(_message.Message):
     THRESHOLD_FIELD_NUMBER: _builtins.int
     COST_FP_FIELD_NUMBER: _builtins.int
     COST_FN_FIELD_NUMBER: _builtins.int
+    MIN_LABEL_PROBABILITY_FIELD_NUMBER: _builtins.int
     ALARMS_FIELD_NUMBER: _builtins.int
     resolution: _builtins.int
     """Significant bits of a score that a pane keeps; 12. Cannot change."""
@@ -271,6 +272,12 @@ class StreamSettings(_message.Message):
     """
     cost_fn: _builtins.float
     """What a false negative costs, in the same unit."""
+    min_label_probability: _builtins.float
+    """The least probability with which a case is chosen to be labelled, by design: above 0
+    and at most 1. No case then weighs more than 1 over it, and intervals allow for unseen
+    cases of that weight; absent declares none, and they take twice the largest weight
+    seen. Can change; answers about any time then assume the new one.
+    """
     @_builtins.property
     def pane(self) -> _duration_pb2.Duration:
         """Smallest time slice kept apart; 1 min. Cannot change."""
@@ -317,22 +324,27 @@ class StreamSettings(_message.Message):
         threshold: _builtins.float | None = ...,
         cost_fp: _builtins.float | None = ...,
         cost_fn: _builtins.float | None = ...,
+        min_label_probability: _builtins.float | None = ...,
         alarms: _alarm_pb2.AlarmSettings | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost_fn", b"_cost_fn", "_cost_fp", b"_cost_fp", "_threshold", b"_threshold", "alarms", b"alarms", "cost_fn", b"cost_fn", "cost_fp", b"cost_fp", "label_ttl", b"label_ttl", "pane", b"pane", "relabel_ttl", b"relabel_ttl", "retention", b"retention", "threshold", b"threshold"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost_fn", b"_cost_fn", "_cost_fp", b"_cost_fp", "_min_label_probability", b"_min_label_probability", "_threshold", b"_threshold", "alarms", b"alarms", "cost_fn", b"cost_fn", "cost_fp", b"cost_fp", "label_ttl", b"label_ttl", "min_label_probability", b"min_label_probability", "pane", b"pane", "relabel_ttl", b"relabel_ttl", "retention", b"retention", "threshold", b"threshold"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_fn", b"_cost_fn", "_cost_fp", b"_cost_fp", "_threshold", b"_threshold", "alarms", b"alarms", "cluster_groups", b"cluster_groups", "cluster_key", b"cluster_key", "cost_fn", b"cost_fn", "cost_fp", b"cost_fp", "expired", b"expired", "label_ttl", b"label_ttl", "max_pending", b"max_pending", "orphans", b"orphans", "pane", b"pane", "relabel_ttl", b"relabel_ttl", "resolution", b"resolution", "retention", b"retention", "scale", b"scale", "segment_keys", b"segment_keys", "threshold", b"threshold"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_fn", b"_cost_fn", "_cost_fp", b"_cost_fp", "_min_label_probability", b"_min_label_probability", "_threshold", b"_threshold", "alarms", b"alarms", "cluster_groups", b"cluster_groups", "cluster_key", b"cluster_key", "cost_fn", b"cost_fn", "cost_fp", b"cost_fp", "expired", b"expired", "label_ttl", b"label_ttl", "max_pending", b"max_pending", "min_label_probability", b"min_label_probability", "orphans", b"orphans", "pane", b"pane", "relabel_ttl", b"relabel_ttl", "resolution", b"resolution", "retention", b"retention", "scale", b"scale", "segment_keys", b"segment_keys", "threshold", b"threshold"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cost_fn: _TypeAlias = _typing.Literal["cost_fn"]  # noqa: Y015
     _WhichOneofArgType__cost_fn: _TypeAlias = _typing.Literal["_cost_fn", b"_cost_fn"]  # noqa: Y015
     _WhichOneofReturnType__cost_fp: _TypeAlias = _typing.Literal["cost_fp"]  # noqa: Y015
     _WhichOneofArgType__cost_fp: _TypeAlias = _typing.Literal["_cost_fp", b"_cost_fp"]  # noqa: Y015
+    _WhichOneofReturnType__min_label_probability: _TypeAlias = _typing.Literal["min_label_probability"]  # noqa: Y015
+    _WhichOneofArgType__min_label_probability: _TypeAlias = _typing.Literal["_min_label_probability", b"_min_label_probability"]  # noqa: Y015
     _WhichOneofReturnType__threshold: _TypeAlias = _typing.Literal["threshold"]  # noqa: Y015
     _WhichOneofArgType__threshold: _TypeAlias = _typing.Literal["_threshold", b"_threshold"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__cost_fn) -> _WhichOneofReturnType__cost_fn | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__cost_fp) -> _WhichOneofReturnType__cost_fp | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_label_probability) -> _WhichOneofReturnType__min_label_probability | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__threshold) -> _WhichOneofReturnType__threshold | None: ...
 

@@ -40,8 +40,9 @@ class _UndefinedReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Undef
     UNDEFINED_REASON_NOT_PROBABILITIES: _UndefinedReason.ValueType  # 5
     """The figure reads scores as probabilities, and some are outside [0, 1]."""
     UNDEFINED_REASON_TOO_FEW_EFFECTIVE: _UndefinedReason.ValueType  # 6
-    """An interval needs 50 effective references (Kish) of each class that it uses,
-    and their weights are too unequal.
+    """No declared label probability bounds the weights, and one case may have more than a
+    fifth of the sum of their squares; of a pair: fewer than 50 effective references
+    (Kish) of a class.
     """
     UNDEFINED_REASON_TOO_COARSE: _UndefinedReason.ValueType  # 7
     """The groups of clusters do not keep the bits in which scores differ, so an
@@ -72,8 +73,9 @@ UNDEFINED_REASON_TOO_FEW: UndefinedReason.ValueType  # 4
 UNDEFINED_REASON_NOT_PROBABILITIES: UndefinedReason.ValueType  # 5
 """The figure reads scores as probabilities, and some are outside [0, 1]."""
 UNDEFINED_REASON_TOO_FEW_EFFECTIVE: UndefinedReason.ValueType  # 6
-"""An interval needs 50 effective references (Kish) of each class that it uses,
-and their weights are too unequal.
+"""No declared label probability bounds the weights, and one case may have more than a
+fifth of the sum of their squares; of a pair: fewer than 50 effective references
+(Kish) of a class.
 """
 UNDEFINED_REASON_TOO_COARSE: UndefinedReason.ValueType  # 7
 """The groups of clusters do not keep the bits in which scores differ, so an
@@ -119,6 +121,8 @@ class _WarningKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WarningKi
     """Something about the server."""
     WARNING_KIND_EXPIRED_EARLY: _WarningKind.ValueType  # 10
     """Predictions expired early, because more ids waited than the stream keeps."""
+    WARNING_KIND_WEIGHTS_WITHOUT_BOUND: _WarningKind.ValueType  # 11
+    """Cases have weights that no declared label probability bounds: limits assume a bound."""
 
 class WarningKind(_WarningKind, metaclass=_WarningKindEnumTypeWrapper):
     """What a warning is about."""
@@ -147,6 +151,8 @@ WARNING_KIND_SERVER: WarningKind.ValueType  # 9
 """Something about the server."""
 WARNING_KIND_EXPIRED_EARLY: WarningKind.ValueType  # 10
 """Predictions expired early, because more ids waited than the stream keeps."""
+WARNING_KIND_WEIGHTS_WITHOUT_BOUND: WarningKind.ValueType  # 11
+"""Cases have weights that no declared label probability bounds: limits assume a bound."""
 Global___WarningKind: _TypeAlias = WarningKind  # noqa: Y015
 
 class _ProjectionRefusal:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -161,3 +162,27 @@ def test_bad_weights(
 
 
 _numbers = itertools.count()
+
+
+def test_a_stream_declares_its_least_label_probability(client: Client) -> None:
+    """Limits are the library's under the same declaration, from when it is changed on."""
+    rows, name = columns(), f"weighted/{next(_numbers)}"
+    del rows["weights"]
+    stream = client.stream(name)
+    client.create_stream(name, scale="probability")
+    rows["scores"] = np.round(1 / (1 + np.exp(-rows["scores"])), 1)
+    stream.add_cases(**rows)
+    stream.flush()
+    for least in (None, 0.25, 0.02, None):
+        settings = client.update_stream(name, min_label_probability=least).settings
+        assert settings.min_label_probability == least
+        ours = Evaluator(resolution=12, scale="probability", min_label_probability=least)
+        ours.add_cases(**rows)
+        found = stream.snapshot(window=timedelta(days=1))
+        for metric in ("auc_roc", "auc_pr"):
+            expected = ours.interval(metric)
+            assert tuple(found.intervals[metric]) == pytest.approx(tuple(expected), rel=1e-9)
+        told = [each for each in found.warnings if "twice the largest weight seen" in each]
+        assert bool(told) == (least is None)
+    with pytest.raises(InvalidInputError, match="min_label_probability must be above 0"):
+        client.update_stream(name, min_label_probability=1.5)

@@ -16,7 +16,12 @@ from google.protobuf.duration_pb2 import Duration
 
 from streameval import InvalidInputError
 from streameval.checks import quoted, segment_key_problem
-from streameval.kernel import ClusterCounts, Grid, State, check_cluster_groups
+from streameval.kernel import (
+    ClusterCounts,
+    Grid,
+    State,
+    check_cluster_groups,
+)
 from streameval.statistics import ErrorCosts
 from streameval.v1 import alarm_pb2, stream_pb2
 from streameval_server._model.alarm_settings import AlarmSettings
@@ -100,6 +105,9 @@ class StreamSettings:
     cost_fp, cost_fn : float or None
         What a false positive and a false negative cost, both or neither. Answers have the
         expected cost at the threshold; what is counted does not change.
+    min_label_probability : float or None
+        The least probability with which a case is chosen to be labelled; None declares none.
+        It bounds the weight of unseen cases; what is counted does not change.
     alarms : AlarmSettings or None
         Which changes raise an alarm; None watches nothing.
     """
@@ -119,6 +127,7 @@ class StreamSettings:
     threshold: float | None = None
     cost_fp: float | None = None
     cost_fn: float | None = None
+    min_label_probability: float | None = None
     alarms: AlarmSettings | None = None
 
     @property
@@ -131,8 +140,8 @@ class StreamSettings:
     def to_fields(self) -> dict[str, Any]:
         """Return all settings by name, as checkpoints and exports keep them.
 
-        A threshold, costs, clusters or alarms that a stream does not declare are left out, so that
-        it has the same bytes as in releases that did not know them.
+        What is optional and not declared is left out, so that a stream has the same bytes as in
+        releases that did not know it.
         """
         kept = asdict(self)
         for name in _OPTIONAL:
@@ -180,6 +189,7 @@ class StreamSettings:
             threshold=self.threshold,
             cost_fp=self.cost_fp,
             cost_fn=self.cost_fn,
+            min_label_probability=self.min_label_probability,
             alarms=None if self.alarms is None else self.alarms.to_message(),
         )
 
@@ -201,7 +211,7 @@ _FIXED = {
 }
 """Settings that cannot change, and why."""
 _COSTS = ("cost_fp", "cost_fn")
-_OPTIONAL = ("threshold", *_COSTS)
+_OPTIONAL = ("threshold", *_COSTS, "min_label_probability")
 """Numbers that may be undeclared."""
 _TIMES = {"pane_us", "retention_us", "label_ttl_us", "relabel_ttl_us"}
 FIELDS = {field.name.removesuffix("_us"): field.name for field in fields(StreamSettings)}
@@ -280,7 +290,7 @@ def check(settings: StreamSettings, limits: Limits) -> None:
             "orphans MISS with expired NEGATIVE would count a late positive twice: "
             "as a negative case when its prediction expires and as a miss when its label comes",
         )
-    _check_threshold(settings)
+    _check_numbers(settings)
     _check_costs(settings)
     _check_keys(settings.segment_keys, limits)
     if settings.cluster_groups or settings.cluster_key:
@@ -303,7 +313,11 @@ def refuse_alarms(error: InvalidInputError) -> NoReturn:
     _refuse("alarms", f"alarms: {error}")
 
 
-def _check_threshold(settings: StreamSettings) -> None:
+def _check_numbers(settings: StreamSettings) -> None:
+    least = settings.min_label_probability
+    if least is not None and not 0 < least <= 1:
+        message = f"min_label_probability must be above 0 and at most 1, got {least:g}"
+        _refuse("min_label_probability", message)
     threshold = settings.threshold
     if threshold is None:
         return

@@ -11,7 +11,8 @@ one pane changes. Any thread may call it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from streameval import InvalidInputError, Window
@@ -200,7 +201,8 @@ class QueryEngine:
             RESOURCE_EXHAUSTED when the query exceeds its limits.
         """
         self._check(resolved.num_cells)
-        window = self._window(resolved)
+        least = resolved.view.info.settings.min_label_probability
+        window = self._window(resolved).declaring(least)
         self._derived.use(state_of(window))
         whole = resolved.whole
         return window if whole is None else window.part_of(self.window(whole))
@@ -257,6 +259,10 @@ class QueryEngine:
             message.warnings.append(text)
             message.warning_kinds.append(types_pb2.WARNING_KIND_DEPENDENT_CASES)
         window = self.window(resolved)
+        text = replace(window.interval("prevalence"), least_effect=math.nan).warning
+        if text is not None:
+            message.warnings.append(text)
+            message.warning_kinds.append(types_pb2.WARNING_KIND_WEIGHTS_WITHOUT_BOUND)
         if hull and state_of(window).P and state_of(window).N:
             message.hull.CopyFrom(curve_message(window.roc_hull()))
         return message

@@ -113,6 +113,7 @@ class ResolvedSelection:
             selection.segment,
             self.half_life_us,
             self.span_us,
+            self.view.info.settings.min_label_probability,
         )
 
     @cached_property

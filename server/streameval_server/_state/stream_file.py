@@ -177,7 +177,7 @@ def stream_to_bytes(
     return FRAME.sealed(len(text).to_bytes(_LENGTH_BYTES, "little"), text, *parts.values())
 
 
-_OPTIONAL_NUMBERS = frozenset({"threshold", "cost_fp", "cost_fn"})
+_OPTIONAL_NUMBERS = frozenset({"threshold", "cost_fp", "cost_fn", "min_label_probability"})
 
 
 def _check_settings(settings: StreamSettings) -> None:

@@ -123,6 +123,7 @@ def settings_words(found: Answers) -> Iterator[tuple[str, str]]:
     yield "Declared threshold", _declared(settings.threshold, score)
     yield "Cost of a false positive", _declared(settings.cost_fp, cost)
     yield "Cost of a false negative", _declared(settings.cost_fn, cost)
+    yield "Least label probability", _declared(settings.min_label_probability, "{:g}".format)
     yield "Labels are awaited", format_span(settings.label_ttl)
     yield "Segment keys", listed(settings.segment_keys) if settings.segment_keys else "none"
 

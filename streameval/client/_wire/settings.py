@@ -10,6 +10,7 @@ from streameval._common.errors import InvalidInputError
 from streameval._common.names import segment_key_problem
 from streameval._common.values import real, shown
 from streameval._counts.cluster_keys import check_cluster_groups
+from streameval._counts.weight_columns import check_least_probability
 from streameval.client._wire.alarm_settings import AlarmSettings
 from streameval.client._wire.reader import label
 from streameval.client._wire.selection import check_names, duration
@@ -35,6 +36,7 @@ class ChangedSettings(TypedDict, total=False):
     threshold: float | None
     cost_fp: float | None
     cost_fn: float | None
+    min_label_probability: float | None
     alarms: AlarmSettings | None
 
 
@@ -113,6 +115,8 @@ def _checked(field: FieldDescriptor, value: Any) -> Any:
     name, problem = field.name, None
     if name == "cluster_groups":
         return check_cluster_groups(value) or 0
+    if name == "min_label_probability":
+        return check_least_probability(value)
     if field.type == field.TYPE_DOUBLE:
         return real(value, name)
     if field.enum_type is not None:

@@ -56,7 +56,7 @@ def test_create_list_update_delete(address: str) -> None:
         *("--scale", "probability", "--label-ttl", "30d", "--relabel-ttl", "2h"),
         *("--max-pending", 1000, "--orphans", "miss", "--expired", "drop"),
         *("--segment", "country", "--segment", "device", "--threshold", 0.5),
-        *("--cost-fp", 1, "--cost-fn", 12.5, "--json"),
+        *("--cost-fp", 1, "--cost-fn", 12.5, "--min-label-probability", 0.05, "--json"),
     )
     assert (code, errors) == (0, "")
     created = json.loads(printed)
@@ -76,6 +76,7 @@ def test_create_list_update_delete(address: str) -> None:
         "threshold": 0.5,
         "cost_fp": 1.0,
         "cost_fn": 12.5,
+        "min_label_probability": 0.05,
         "alarms": None,
     }
     assert (created["name"], created["settings"]) == ("s/1", settings)
@@ -107,6 +108,8 @@ def test_create_list_update_delete(address: str) -> None:
     code, printed, _ = streams("update", address, "s/1", "--cost-fn", 20, "--json")
     costs = [json.loads(printed)["settings"][name] for name in ("cost_fp", "cost_fn")]
     assert costs == [1.0, 20.0]
+    printed = streams("update", address, "s/1", "--min-label-probability", 0.1)[1]
+    assert ["min", "label", "probability", "0.1"] in [each.split() for each in printed.splitlines()]
     printed = streams("update", address, "s/1", "--no-costs")[1]
     lines = [line.split() for line in printed.splitlines()]
     assert ["cost", "fp", "none"] in lines

@@ -71,7 +71,9 @@ def test_the_table_says_what_cases_weigh(cases: pd.DataFrame, tmp_path: Path) ->
         f"as many as {effective[0]:.0f} and {effective[1]:.0f} of equal weight"
     ) in result.stdout
     assert "weights" not in run("evaluate", file).stdout
-    cases[:60].to_csv(file, index=False)
+    cases[:60].assign(w=1.0).assign(w=lambda rows: rows.w.where(rows.index > 0, 99)).to_csv(
+        file, index=False
+    )
     assert "no interval: TOO_FEW_EFFECTIVE" in run("evaluate", file, "--weight", "w").stdout
 
 

@@ -8,7 +8,7 @@ import zlib
 import numpy as np
 import pytest
 
-from streameval import CorruptStateError, Evaluator
+from streameval import CorruptStateError, Evaluator, InvalidInputError
 
 
 def sample() -> Evaluator:
@@ -72,3 +72,27 @@ def test_plain_content_in_the_weighted_format_is_refused() -> None:
     assert data.count(two) == 1
     with pytest.raises(CorruptStateError, match="contradict"):
         Evaluator.from_bytes(sealed(data.replace(two, one)))
+
+
+def test_the_declared_label_probability_is_kept() -> None:
+    """With a flag of its own, merges with the least of both, and changes no count."""
+    known, wider = Evaluator(min_label_probability=0.25), Evaluator(min_label_probability=0.1)
+    for ev in (known, wider):
+        ev.add_cases(labels=[1, 0, 1], scores=[0.9, 0.4, 0.2], label_probability=[0.25, 1, 0.5])
+    data = known.to_bytes()
+    assert struct.unpack_from("<4sHB", data) == (b"SVEE", 1, 4 | 32)
+    back = Evaluator.from_bytes(data)
+    assert (back, back.min_label_probability) == (known, 0.25)
+    assert "min_label_probability=0.25" in repr(back)
+    back.merge(wider)
+    assert back.min_label_probability == 0.1
+    assert back.weights.positives == 12.0
+    back.reset()
+    assert back.min_label_probability == 0.1
+    for wrong in (0.0, -1.0, 1.5, float("nan")):
+        with pytest.raises(CorruptStateError):
+            Evaluator.from_bytes(
+                sealed(data.replace(struct.pack("<d", 0.25), struct.pack("<d", wrong)))
+            )
+        with pytest.raises(InvalidInputError, match="min_label_probability must be above 0"):
+            Evaluator(min_label_probability=wrong)

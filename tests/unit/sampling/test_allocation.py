@@ -60,7 +60,7 @@ def test_no_other_numbers_have_a_smaller_variance(size: int) -> None:
     """Neyman's: moving a label from any band to any other never makes the estimate better."""
     rng = np.random.default_rng(5)
     spread, most = rng.uniform(0.1, 4, 6), rng.integers(20, 900, 6)
-    given = apportion(most * spread, most, size)
+    given = apportion(most * spread, np.ones_like(most), most, size)
     assert given.sum() == size
     assert ((given >= 1) & (given <= most)).all()
 
@@ -83,7 +83,7 @@ def test_limits_are_settled_as_by_exhaustive_search(seed: int) -> None:
     number = int(rng.integers(1, 9))
     shares, most = rng.exponential(size=number) + 1e-3, rng.integers(1, 40, number)
     size = int(rng.integers(number, most.sum() + 1))
-    given = apportion(shares, most, size)
+    given = apportion(shares, np.ones_like(most), most, size)
     low, high = 0.0, float((most / shares).max()) * 2
     for _ in range(200):
         middle = (low + high) / 2
@@ -205,3 +205,55 @@ def test_an_allocation_is_a_table_in_print() -> None:
     assert head.startswith("16 of 3,000 predictions to label, for auc_pr")
     assert len(rows) == len(found.bands) == 2
     assert "inf" in rows[0]
+
+
+def test_no_band_is_drawn_with_less_than_the_declared_probability() -> None:
+    """A design that was declared before the draw holds for it, or the draw says what it takes."""
+    rng = np.random.default_rng(9)
+    labelled = Evaluator(min_label_probability=0.03)
+    labels = rng.random(2_000) < 0.05
+    labelled.add_cases(labels=labels, scores=rng.normal(2.0 * labels))
+    waiting = rng.normal(2.0 * (rng.random(20_001) < 0.05))
+    for size in (601, 640, 1_500, 20_001):
+        allocation = allocate_labels(labelled, scores=waiting, size=size)
+        assert allocation.size == size
+        assert allocation.min_label_probability >= 0.03
+    assert allocation.min_label_probability == 1.0
+    undeclared = Evaluator()
+    undeclared.add_cases(labels=labels, scores=rng.normal(2.0 * labels))
+    assert allocate_labels(undeclared, scores=waiting, size=1_200).min_label_probability < 0.03
+    with pytest.raises(InvalidInputError, match="size must be at least 601 to draw each of 20001"):
+        allocate_labels(labelled, scores=waiting, size=600)
+
+
+@pytest.mark.slow
+def test_a_draw_of_a_rare_class_is_answered_and_holds_the_truth() -> None:
+    """1,500 of 20,000 at a prevalence of 0.005: all answered, as the design is known."""
+    rng = np.random.default_rng(20_036)
+
+    def population(size: int) -> tuple[np.ndarray, np.ndarray]:
+        labels = rng.random(size) < 0.005
+        return labels, rng.normal(2.0 * labels)
+
+    whole = Evaluator()
+    whole.add_cases(**dict(zip(("labels", "scores"), population(2_000_000), strict=True)))
+    truth, held = whole.average_precision(), 0
+    for seed in range(60):
+        labels, scores = population(20_000)
+        allocation = allocate_labels(
+            Evaluator(), scores=scores, size=1_500, metric="average_precision"
+        )
+        ids = [str(row) for row in range(20_000)]
+        sample = allocation.draw(ids=ids, scores=scores, seed=seed)
+        rows = np.array(sample.ids).astype(int)
+        ev = Evaluator(min_label_probability=allocation.min_label_probability)
+        ev.add_cases(
+            labels=labels[rows],
+            scores=scores[rows],
+            label_probability=sample.label_probabilities,
+        )
+        interval = ev.interval("average_precision")
+        assert labels[rows].sum() < 2 or interval.reason is None
+        held += truth in interval
+    # 60 samples: 0.93 less four standard errors.
+    assert held >= 60 * (0.93 - 4 * (0.93 * 0.07 / 60) ** 0.5)

@@ -50,7 +50,7 @@ class Counted(BoundsQueries):
 
     revision = 0
     scale = "plain"
-    unit, weighted = 1, None
+    unit, weighted, min_label_probability = 1, None, None
 
     def __init__(self, groups, *, resolution):
         self.groups, self.resolution = groups, resolution

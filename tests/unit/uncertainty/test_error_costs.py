@@ -196,8 +196,8 @@ def test_decayed_windows_count_effective_cases():
 # -- weights and clusters ----------------------------------------------------------------
 
 
-def weighted(labels, scores, weights) -> Evaluator:
-    ev = Evaluator()
+def weighted(labels, scores, weights, *, least=None) -> Evaluator:
+    ev = Evaluator(min_label_probability=least)
     ev.add_cases(labels=labels, scores=scores, weights=weights)
     return ev
 
@@ -209,7 +209,7 @@ def test_weights_widen_by_their_squares(costs):
     labels, scores = draw(rng, 900)
     plain = Evaluator()
     plain.add_cases(labels=labels, scores=scores)
-    equal = interval(weighted(labels, scores, np.full(900, 7.0)), costs)
+    equal = interval(weighted(labels, scores, np.full(900, 8.0), least=1 / 8), costs)
     assert tuple(equal) == pytest.approx(tuple(interval(plain, costs)), rel=1e-9)
     weights = rng.integers(1, 9, size=900) / 2
     found = interval(weighted(labels, scores, weights), costs)
@@ -241,7 +241,7 @@ def test_weighted_intervals_hold_the_truth():
 
 
 def test_few_effective_cases_are_refused():
-    """Weights so unequal that fewer than 50 cases of a class would tell as much."""
+    """Weights of which two cases have nearly all, and no design bounds them."""
     labels, scores = draw(np.random.default_rng(4), 400)
     weights = np.ones(400)
     weights[np.flatnonzero(labels)[:2]] = 1_000.0

@@ -25,16 +25,16 @@ def population(rng: np.random.Generator, size: int) -> tuple[np.ndarray, np.ndar
     return labels, rng.normal(size=size) + 1.5 * labels
 
 
-def weighted(labels, scores, weights) -> Evaluator:
-    """Return an evaluator of these columns."""
-    evaluator = Evaluator()
+def weighted(labels, scores, weights, *, least: float | None = None) -> Evaluator:
+    """Return an evaluator of these columns, whose design labels with `least` or more."""
+    evaluator = Evaluator(min_label_probability=least)
     evaluator.add_cases(labels=labels, scores=scores, weights=weights)
     return evaluator
 
 
 @pytest.mark.parametrize("name", AREAS)
 def test_variance_is_that_of_squared_weights(name: str) -> None:
-    """D times the variance of equal weights is the sum of w^2 g^2 over single cases."""
+    """The variance is the sum of w^2 g^2 over single cases."""
     rng = np.random.default_rng(1)
     labels, scores = population(rng, 800)
     weights = rng.integers(1, 9, size=800) / 2
@@ -51,20 +51,21 @@ def test_variance_is_that_of_squared_weights(name: str) -> None:
     expected = sum(part * n / (n - 1) for part, n in zip(by_class, effective, strict=True))
     assert figure.variance == pytest.approx(expected, rel=1e-9)
     assert figure.design_effect > 1.1
-    assert figure.positives == pytest.approx(labels.sum() / figure.design_effect)
+    assert (figure.positives, figure.negatives) == pytest.approx(effective)
     assert evaluator.interval(name).design_effect == figure.design_effect
 
 
 @pytest.mark.parametrize("name", [*AREAS, "prevalence"])
 def test_equal_weights_are_an_unweighted_sample(name: str) -> None:
-    """Weights that are all 7 give the interval of the cases without weights, but for shrinkage."""
+    """Weights that are all 8, as known, give the interval of the cases without, nearly."""
     labels, scores = population(np.random.default_rng(2), 900)
     plain = Evaluator()
     plain.add_cases(labels=labels, scores=scores)
-    ours, theirs = weighted(labels, scores, np.full(900, 7.0)).interval(name), plain.interval(name)
+    known = weighted(labels, scores, np.full(900, 8.0), least=1 / 8)
+    ours, theirs = known.interval(name), plain.interval(name)
     assert ours.estimate == pytest.approx(theirs.estimate, rel=1e-12)
     assert ours.design_effect == pytest.approx(1.0, abs=1e-3)
-    assert ours.lower == pytest.approx(theirs.lower, abs=1e-3)
+    assert ours.lower == pytest.approx(theirs.lower, abs=4e-3)  # an unseen case counts exactly
     assert ours.upper == pytest.approx(theirs.upper, abs=1e-3)
 
 
@@ -74,7 +75,9 @@ def test_rates_of_equal_weights_are_wilson_intervals(name: str) -> None:
     labels, scores = population(np.random.default_rng(3), 900)
     plain = Evaluator()
     plain.add_cases(labels=labels, scores=scores)
-    ours = weighted(labels, scores, np.full(900, 0.25)).interval(name, threshold=THRESHOLD)
+    ours = weighted(labels, scores, np.full(900, 4.0), least=0.25).interval(
+        name, threshold=THRESHOLD
+    )
     theirs = plain.interval(name, threshold=THRESHOLD)
     assert tuple(ours) == pytest.approx(tuple(theirs), abs=1e-3)
 
@@ -87,7 +90,7 @@ def test_variance_of_a_rate_is_that_of_its_gradient(name: str) -> None:
     weights = rng.integers(1, 40, size=700) / 4
     evaluator = weighted(labels, scores, weights)
     share = rule_of(name)
-    figure = evaluator._share_figure(name, share.parts, THRESHOLD)
+    figure = evaluator._share_figure(share.parts, THRESHOLD)
     step = 1e-6
     slope = (share.rate(figure.estimate + step) - share.rate(figure.estimate - step)) / (2 * step)
     gradient = BY_NAME[name].gradient(cells_of(evaluator._view()), THRESHOLD)
@@ -97,23 +100,83 @@ def test_variance_of_a_rate_is_that_of_its_gradient(name: str) -> None:
     assert figure.variance * slope**2 == pytest.approx(expected, rel=1e-6)
 
 
-def test_too_few_effective_cases_are_refused_with_the_reason() -> None:
-    """Below 50 effective cases of a class that counts there are no limits, and why is said."""
+def test_a_sample_of_one_great_weight_is_refused_where_no_design_bounds_it() -> None:
+    """Its variance is an estimate from one case; what is declared bounds what the sample lacks."""
     rng = np.random.default_rng(5)
     labels, scores = population(rng, 900)
-    weights = np.where(labels & (rng.random(900) < 0.02), 200.0, 1.0)
-    evaluator = weighted(labels, scores, weights)
-    assert evaluator.num_positive_ref > 200
-    assert evaluator.weights.effective_positives < 50 < evaluator.weights.effective_negatives
-    for name in AREAS:
-        interval = evaluator.interval(name)
+    weights = np.ones(900)
+    weights[np.flatnonzero(labels)[0]] = 20.0
+    unknown, known = (weighted(labels, scores, weights, least=each) for each in (None, 0.05))
+    arguments = {key: {} for key in (*AREAS, "prevalence")} | {"recall": {"threshold": 1.0}}
+    for name, given in arguments.items():
+        interval = unknown.interval(name, **given)
         assert math.isnan(interval.lower)
         assert interval.reason == "TOO_FEW_EFFECTIVE"
         assert f"{interval:.2f}".endswith("(no interval: TOO_FEW_EFFECTIVE)")
-    assert evaluator.interval("recall", threshold=1.0).reason == "TOO_FEW_EFFECTIVE"
-    assert evaluator.interval("fpr", threshold=1.0).reason is None
-    assert evaluator.interval("prevalence").reason == "TOO_FEW_EFFECTIVE"
-    assert evaluator.snapshot().intervals["auc_pr"].reason == "TOO_FEW_EFFECTIVE"
+        assert known.interval(name, **given).reason is None
+    assert unknown.snapshot().intervals["auc_pr"].reason == "TOO_FEW_EFFECTIVE"
+
+
+@pytest.mark.parametrize("name", [*AREAS, "prevalence"])
+def test_the_bound_counts_and_not_whether_a_heavy_case_was_drawn(name: str) -> None:
+    """A sample without a heavy case is as uncertain as the design, not as the sample looks."""
+    labels, scores = population(np.random.default_rng(6), 900)
+    weights = np.where(np.arange(900) % 2, 1.0, 2.0)
+    known, close, unknown = (
+        weighted(labels, scores, weights, least=each).interval(name) for each in (0.02, 0.5, None)
+    )
+    outer, inner = (each.upper - each.estimate for each in (known, close))
+    if name != "prevalence":  # the areas lack a positive at the end of the ranking
+        outer, inner = (each.estimate - each.lower for each in (known, close))
+    assert outer > 1.3 * inner
+    assert known.warning is None
+    assert "an unseen case is taken to weigh 4, twice the largest weight seen" in unknown.warning
+    assert "min_label_probability" in str(weighted(labels, scores, weights).snapshot())
+
+
+def test_a_weight_beyond_the_declared_bound_is_told() -> None:
+    """The declaration is wrong then, and limits take twice the largest weight instead."""
+    labels, scores = population(np.random.default_rng(7), 900)
+    weights = np.where(np.arange(900) % 2, 1.0, 8.0)
+    wrong, none = (weighted(labels, scores, weights, least=each) for each in (0.5, None))
+    assert tuple(wrong.interval("auc_roc")) == tuple(none.interval("auc_roc"))
+    assert "taken to weigh 16" in wrong.interval("auc_roc").warning
+
+
+@pytest.mark.parametrize("scores_tied", [True, False])
+def test_a_declared_bound_holds_for_tied_scores(scores_tied: bool) -> None:
+    """A cell keeps sums of weights only, which must not look like a weight above the bound."""
+    labels, scores = population(np.random.default_rng(8), 900)
+    weights = np.where(np.arange(900) % 9, 1.0, 50.0)
+    scores = scores.round() if scores_tied else scores
+    assert weighted(labels, scores, weights, least=0.02).interval("auc_roc").warning is None
+
+
+@pytest.mark.slow
+def test_limits_hold_where_few_heavy_cases_are_expected() -> None:
+    """Of a design that labels one in fifty of 100 low positives: two are expected, often none.
+
+    The truth is above the upper limit where it was in a fifth of samples (a fixed seed).
+    """
+    rng = np.random.default_rng(20_028)
+    low = np.arange(20_000) < 10_000
+    labels = np.zeros(20_000, dtype=bool)
+    labels[:100] = labels[10_000:10_100] = True
+    probability = np.where(low, 0.02, 1.0)
+    held, answered = 0, 0
+    for _ in range(800):
+        drawn = rng.random(20_000) < probability
+        ev = Evaluator(min_label_probability=0.02)
+        ev.add_cases(
+            labels=labels[drawn],
+            scores=rng.normal(size=int(drawn.sum())) + 3 * ~low[drawn],
+            label_probability=probability[drawn],
+        )
+        interval = ev.interval("prevalence")
+        answered += interval.reason is None
+        held += 0.01 in interval
+    assert answered == 800
+    assert held >= 800 * 0.93 - 4 * math.sqrt(800 * 0.93 * 0.07)
 
 
 def test_undefined_figures_have_no_interval() -> None:

@@ -60,6 +60,7 @@ def test_settings_default():
         threshold=0.25,
         cost_fp=0.5,
         cost_fn=12.0,
+        min_label_probability=0.05,
     )
     assert settings_of(other.to_message()) == other
     negative = replace(DEFAULTS, expired="negative")
@@ -87,7 +88,7 @@ def test_a_setting_that_is_not_declared_takes_no_bytes():
     """Checkpoints and exports without a threshold or costs are those of earlier releases."""
     without = asdict(DEFAULTS)
     assert without.pop("threshold") is without.pop("cost_fp") is without.pop("cost_fn") is None
-    assert without.pop("alarms") is None
+    assert without.pop("alarms") is without.pop("min_label_probability") is None
     assert (without.pop("cluster_key"), without.pop("cluster_groups")) == ("", 0)
     assert DEFAULTS.to_fields() == without
     assert replace(DEFAULTS, threshold=0.0).to_fields() == {**without, "threshold": 0.0}
