@@ -64,10 +64,10 @@ if TYPE_CHECKING:
     )
     from streameval._snapshot import Snapshot
     from streameval._time.coverage import ScoreBand
+    from streameval._time.fall import Fall, find_fall
     from streameval._time.window import Window
     from streameval._time.windowed import WindowedEvaluator
     from streameval._uncertainty.compare import Comparison, compare, holm
-    from streameval._uncertainty.fall import Fall, find_fall
     from streameval._uncertainty.interval import Interval
 
 
@@ -164,10 +164,10 @@ _EXPORTS = {
     ],
     "streameval._snapshot": ["Snapshot"],
     "streameval._time.coverage": ["ScoreBand"],
+    "streameval._time.fall": ["Fall", "find_fall"],
     "streameval._time.window": ["Window"],
     "streameval._time.windowed": ["WindowedEvaluator"],
     "streameval._uncertainty.compare": ["Comparison", "compare", "holm"],
-    "streameval._uncertainty.fall": ["Fall", "find_fall"],
     "streameval._uncertainty.interval": ["Interval"],
 }
 """Each module, and the public names whose first use imports it."""

@@ -9,7 +9,6 @@
   variance. `pair_counts` has all counts of a span of time, which `pair_rows` change;
   `pair_codec` writes them as bytes; `pair_comparison` answers,
   `pair_clusters` allows for clusters, `pair_verdict` says the answer in a sentence.
-- `fall`: since when a series of figures is lower.
 - `design_effect`: how much wider than of independent cases of equal weight a variance is:
   `cluster_effect` by clusters of dependent cases, `pane_blocks` by the panes of a window
   (in coarse cells, `pane_cells`), `weighted_variance` by weights. `class_means`: of classes.

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from streameval._uncertainty.rules import Parts
 
 
-class _ClassSums(NamedTuple):
+class ClassSums(NamedTuple):
     """One class's sums by cell: cases, units, and squared units."""
 
     cases: FloatArray
@@ -104,7 +104,7 @@ def weighted_figure(
     arguments = {} if prevalence is None else {"prevalence": prevalence}
     estimate = float(metric.function(ViewQueries(view), **arguments))
     cells = cells_of(view)
-    positives, negatives = _sums(view, weighted, cells)
+    positives, negatives = class_sums(view, weighted, cells)
     P, N = float(positives.cases.sum()), float(negatives.cases.sum())
     unseen = unseen_weight(view, weighted)
     assert metric.gradient is not None, name
@@ -161,7 +161,7 @@ def weighted_share(
     """Return the share of a rate at a threshold, of weighted cases, with its variance. O(K)."""
     cells = cells_of(view)
     called = cells.scores >= threshold
-    positives, negatives = _sums(view, weighted, cells)
+    positives, negatives = class_sums(view, weighted, cells)
     cases, units, squares = np.array(
         [
             parts(_confusion(threshold, called, of_positives, of_negatives))
@@ -182,7 +182,7 @@ def weighted_cost(
     """
     cells = cells_of(view)
     called = cells.scores >= threshold
-    positives, negatives = _sums(view, weighted, cells)
+    positives, negatives = class_sums(view, weighted, cells)
     cases, units, squares = (
         _confusion(threshold, called, of_positives, of_negatives)
         for of_positives, of_negatives in zip(positives, negatives, strict=True)
@@ -292,7 +292,7 @@ def _confusion(
     return Confusion(threshold, *sums)
 
 
-def _sums(view: View, weighted: ScoreCounts, cells: Groups) -> tuple[_ClassSums, _ClassSums]:
+def class_sums(view: View, weighted: ScoreCounts, cells: Groups) -> tuple[ClassSums, ClassSums]:
     """Return the sums of each class in the order of the cells; the misses weigh 1 each."""
     return (
         _class_sums(weighted.positives, view.missed_positives, view.unit, cells.scores),
@@ -300,10 +300,10 @@ def _sums(view: View, weighted: ScoreCounts, cells: Groups) -> tuple[_ClassSums,
     )
 
 
-def _class_sums(run: Run, missed: int, unit: int, scores: FloatArray) -> _ClassSums:
+def _class_sums(run: Run, missed: int, unit: int, scores: FloatArray) -> ClassSums:
     rows = scores.size - 1 - np.searchsorted(scores[::-1], run.scores)
     columns = np.zeros((3, scores.size))
     columns[:, rows] = run.cases, run.multiplicities(), run.squares()
     if missed:
         columns[:, -1] = missed / unit, missed, float(missed) * unit
-    return _ClassSums(*columns)
+    return ClassSums(*columns)

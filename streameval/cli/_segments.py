@@ -76,7 +76,9 @@ def query_by(
         )
     if len(ranking) > MAX_FALL_SEGMENTS:
         out.print(f"lower since: only for the first {MAX_FALL_SEGMENTS}", soft_wrap=True)
-    for warning in ranking.warnings:
+    found_falls = [each for each in found.falls if each is not None]
+    cautions = dict.fromkeys(text for each in found_falls for text in each.warnings)
+    for warning in (*ranking.warnings, *(f"lower since: {each}" for each in cautions)):
         say(f"note: {warning}")
 
 
@@ -193,6 +195,7 @@ def _plain(stream: str, key: str, found: SegmentReport) -> dict[str, Any]:
                     "since": _span(fall.since),
                     "difference": fall.difference,
                     "p_value": fall.p_value,
+                    "warnings": list(fall.warnings),
                 },
             }
             for each, fall in zip(ranking.segments, found.falls, strict=True)

@@ -382,7 +382,8 @@ class StreamVerbs(CaseVerbs, IdVerbs, Generic[W]):
     ) -> StreamSeries:
         """Return a time series: one snapshot for each step, also for steps without cases.
 
-        Its `fall` says since when the first of the metrics is lower, if it is.
+        Its `fall` says since when the first of the metrics is lower, if it is: an answer for
+        one look (`streameval.find_fall`). To watch a stream, declare an alarm.
 
         Parameters
         ----------
@@ -420,7 +421,7 @@ class StreamVerbs(CaseVerbs, IdVerbs, Generic[W]):
             min_positives=check_count(min_positives, field="min_positives"),
         )
         pages = await self._connection.ask_pages(all_pages(request))
-        return read_series(pages, request.metrics, level)
+        return read_series(pages)
 
     @verb
     async def rank_segments(

@@ -1049,8 +1049,9 @@ class ListWindowsResponse(_message.Message):
 
     @_builtins.property
     def fall(self) -> Global___Fall:
-        """Since when the first figure is lower, of the rows of this page with an interval; absent
-        where chance explains their differences.
+        """Since when the first figure is lower, of the rows of all pages; on the last page alone.
+        Absent where chance explains their differences. It is an answer for one look: asked
+        for again and again it finds a fall in time where there is none.
         """
 
     def __init__(
@@ -1079,12 +1080,13 @@ class Fall(_message.Message):
     SINCE_FIELD_NUMBER: _builtins.int
     DIFFERENCE_FIELD_NUMBER: _builtins.int
     P_VALUE_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     difference: _builtins.float
-    """The mean since then minus the mean before, weighted by precision; negative. It is of
+    """The mean since then minus the mean before, weighted by cases; negative. It is of
     the best split, so where a fall is barely evident it is too large on average.
     """
     p_value: _builtins.float
-    """Two-sided, adjusted for the number of splits; below 0.05."""
+    """Two-sided, adjusted for the choice of the split; below 0.05."""
     @_builtins.property
     def step(self) -> _types_pb2.TimeRange:
         """The first step that is lower, most likely."""
@@ -1095,6 +1097,10 @@ class Fall(_message.Message):
         fallen, at the level of the intervals.
         """
 
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What else looks like such a fall, for people."""
+
     def __init__(
         self,
         *,
@@ -1102,10 +1108,11 @@ class Fall(_message.Message):
         since: _types_pb2.TimeRange | None = ...,
         difference: _builtins.float = ...,
         p_value: _builtins.float = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since", "step", b"step"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["difference", b"difference", "p_value", b"p_value", "since", b"since", "step", b"step"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["difference", b"difference", "p_value", b"p_value", "since", b"since", "step", b"step", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streameval import find_fall
+from streameval import WindowedEvaluator, find_fall
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._queries.series import parse_series_request, series
 
@@ -42,6 +43,10 @@ def spans(response) -> list[tuple[int, int]]:
         (row.window.start_time.ToMicroseconds(), row.window.end_time.ToMicroseconds())
         for row in response.snapshots
     ]
+
+
+def moment(time_us: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time_us)
 
 
 def asked(view: View, request) -> query_pb2.ListWindowsResponse:
@@ -81,7 +86,7 @@ def test_rows_follow_one_another_and_count_their_events(
     grid = view.grid
     assert cut[0][0] == grid.start_of(begin)
     assert cut[-1][1] == min(grid.end_of(begin + length - 1), grid.end_of(NOW))
-    for (from_us, to_us), (next_us, _) in itertools.pairwise(cut):
+    for (from_us, to_us), (next_us, _) in pairwise(cut):
         assert to_us == next_us
         assert to_us - from_us >= step
         assert to_us - from_us < step + grid.end_of(to_us - 1) - grid.start_of(to_us - 1)
@@ -287,16 +292,18 @@ def test_since_when_the_first_figure_is_lower() -> None:
     )
     request = request_of(NOW - 12 * HOUR, NOW, HOUR, metrics=["auc_roc", "auc_pr"])
     found = asked(view, request)
-    rows = [next(each for each in row.metrics if each.name == "auc_roc") for row in found.snapshots]
+    edges = [row.window.start_time.ToMicroseconds() for row in found.snapshots] + [NOW]
+    ev = WindowedEvaluator()
+    for label, score, age in zip(labels, scores, ages, strict=True):
+        ev.add_case(bool(label), float(score), at=moment(NOW - int(age) * MINUTE))
     fall = find_fall(
-        [each.value for each in rows],
-        [each.interval.lower for each in rows],
-        [each.interval.upper for each in rows],
+        [ev.between(moment(first), moment(last)) for first, last in pairwise(edges)], "auc_roc"
     )
     assert found.fall.step == found.snapshots[fall.index].window
     assert found.fall.since.start_time == found.snapshots[fall.first].window.start_time
     assert found.fall.since.end_time == found.snapshots[fall.last].window.start_time
     assert (found.fall.difference, found.fall.p_value) == (fall.difference, fall.p_value)
+    assert tuple(found.fall.warnings) == fall.warnings != ()
     truth_us = NOW - 5 * HOUR
     assert found.fall.since.start_time.ToMicroseconds() <= truth_us
     assert found.fall.since.end_time.ToMicroseconds() >= truth_us - HOUR

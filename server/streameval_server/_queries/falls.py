@@ -1,42 +1,47 @@
-"""Since when a figure is lower, in the rows of a time series."""
+"""Since when a figure is lower, of the rows of a time series."""
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
-from streameval import find_fall
+from streameval import InvalidInputError, find_fall
+from streameval.statistics import BY_NAME
 from streameval.v1 import query_pb2
+from streameval_server._queries.metrics import lowest_score
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.v1 import types_pb2
+    from streameval import Window
+    from streameval_server._queries.metrics import MetricSelection
 
-_NONE = (math.nan, math.nan, math.nan)
 
+def fall_message(windows: Sequence[Window], selection: MetricSelection) -> query_pb2.Fall | None:
+    """Return since when the first figure is lower; None where chance explains its changes.
 
-def fall_message(
-    rows: Sequence[types_pb2.Snapshot], metric: str, level: float
-) -> query_pb2.Fall | None:
-    """Return since when a metric is lower; None where chance explains its changes. O(rows).
-
-    Rows without the metric or its interval are left out. Each has its own cases.
+    None also for a figure without intervals, or that lacks a threshold or costs. O(S log S) for
+    S distinct scores.
     """
-    estimates = [_estimate(row, metric) for row in rows]
-    fall = find_fall(*zip(*estimates, strict=True), level=level) if estimates else None
+    metric = BY_NAME[selection.names[0]]
+    known: dict[str, float] = {}
+    if windows and selection.threshold is not None:
+        known["threshold"] = lowest_score(windows[0], selection.threshold)
+    if selection.costs is not None:
+        known |= selection.costs._asdict()
+    if metric.interval is None or metric.missing(known) is not None:
+        return None
+    given = {name: known[name] for name in metric.needs}
+    try:
+        fall = find_fall(windows, metric.name, level=selection.level, **given)
+    except InvalidInputError:  # scores outside [0, 1], as each row says
+        return None
     if fall is None:
         return None
-    message = query_pb2.Fall(difference=fall.difference, p_value=fall.p_value)
-    message.step.CopyFrom(rows[fall.index].window)
-    message.since.start_time.CopyFrom(rows[fall.first].window.start_time)
-    message.since.end_time.CopyFrom(rows[fall.last].window.start_time)
+    message = query_pb2.Fall(
+        difference=fall.difference, p_value=fall.p_value, warnings=fall.warnings
+    )
+    message.step.start_time.FromDatetime(windows[fall.index].start)
+    message.step.end_time.FromDatetime(windows[fall.index].end)
+    message.since.start_time.FromDatetime(windows[fall.first].start)
+    message.since.end_time.FromDatetime(windows[fall.last].start)
     return message
-
-
-def _estimate(row: types_pb2.Snapshot, metric: str) -> tuple[float, float, float]:
-    """Return a metric of a row and its limits; nan where it has none."""
-    for each in row.metrics:
-        if each.name == metric and each.HasField("value") and each.interval.HasField("upper"):
-            return each.value, each.interval.lower, each.interval.upper
-    return _NONE

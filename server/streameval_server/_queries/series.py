@@ -9,7 +9,8 @@ A page token holds the time at which the next row begins, so pages do not depend
 counted meanwhile. If panes coarsen between two pages, the next row may begin earlier; its
 window tells.
 
-Cost: O(panes), and for each row one answer that is not cached yet.
+Cost: O(panes), and for each row one answer that is not cached yet; on the last page the cells of
+all rows are read once more, to find since when the first figure is lower.
 """
 
 from __future__ import annotations
@@ -130,11 +131,7 @@ def series(engine: QueryEngine, request: SeriesRequest) -> query_pb2.ListWindows
     source = engine.labels(resolved) if request.projection else None
     names = tuple(name for name in Place.PROJECTION.names() if name in request.metrics.names)
     starts = [pane.start_us for pane in resolved.panes]
-    end_us = 0
-    cut = spans(resolved, request.step_us, request.next_us)
-    if request.min_positives:
-        cut = merged(cut, resolved, starts, request.min_positives)
-    for start_us, end_us in cut:
+    for start_us, end_us in _rows(resolved, starts, request, request.next_us):
         if len(response.snapshots) == request.page_size:
             response.next_page_token = _token(start_us, request.fingerprint)
             break
@@ -144,10 +141,24 @@ def series(engine: QueryEngine, request: SeriesRequest) -> query_pb2.ListWindows
             projected = engine.projection(source, row, request.metrics.level, names)
             message.projection.CopyFrom(projected)
         response.snapshots.append(message)
-    fall = fall_message(response.snapshots, request.metrics.names[0], request.metrics.level)
-    if fall is not None:
-        response.fall.CopyFrom(fall)
+    if not response.next_page_token:
+        rows = (part_of(resolved, starts, each) for each in _rows(resolved, starts, request, None))
+        windows = [engine.window(row) for row in rows]
+        selection = request.metrics.at(resolved.view.info.settings)
+        fall = fall_message(windows, selection)
+        if fall is not None:
+            response.fall.CopyFrom(fall)
     return response
+
+
+def _rows(
+    resolved: ResolvedSelection, starts: list[int], request: SeriesRequest, next_us: int | None
+) -> Iterator[tuple[int, int]]:
+    """Yield the start and the end of each row from a time on; None for the first row."""
+    cut = spans(resolved, request.step_us, next_us)
+    if not request.min_positives:
+        return cut
+    return merged(cut, resolved, starts, request.min_positives)
 
 
 def part_of(

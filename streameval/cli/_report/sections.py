@@ -163,7 +163,9 @@ def segments(found: Answers) -> Markup | None:
     heads = [("Segment", False), *((each, True) for each in titles), ("Lower since about", False)]
     rows = map(_segment, ranked[:MAX_SEGMENTS], falls)
     at = "" if prevalence is None else f"All at a prevalence of {words.percent(prevalence)}"
-    return _section(title, note, _scroll("Segments", at, heads, rows))
+    cautions = dict.fromkeys(text for each in falls if each is not None for text in each.warnings)
+    told = [tag("p", f"Lower since: {each}.", class_="note") for each in cautions]
+    return _section(title, note, _scroll("Segments", at, heads, rows), *told)
 
 
 def _segment(each: RankedSegment, fall: StreamFall | None) -> list[object]:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval._common.result import Result
-from streameval._metric_registry import Place
 from streameval._snapshot import Snapshot
-from streameval._uncertainty.fall import find_fall
 from streameval.client._wire.decode import read_snapshot
 from streameval.client._wire.reader import read
 
@@ -22,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StreamFall(Result):
-    """A figure of a stream that is lower since a time: one split of the steps of its series.
+    """A figure of a stream that is lower since a time: one split of its series, at one look.
 
     Attributes
     ----------
@@ -32,16 +29,19 @@ class StreamFall(Result):
         The starts of the first and of the last step from which it may be lower, at the level
         of the series' intervals.
     difference : float
-        The mean since then minus the mean before, each weighted by precision; negative. It is
+        The mean since then minus the mean before, each weighted by cases; negative. It is
         of the best split, so it is too large on average where a fall is barely evident.
     p_value : float
-        Two-sided, adjusted for the number of splits; below 0.05.
+        Two-sided, adjusted for the choice of the split; below 0.05.
+    warnings : tuple of str
+        What else looks like such a fall: a cycle that the series does not cover twice.
     """
 
     step: tuple[datetime, datetime]
     since: tuple[datetime, datetime]
     difference: float
     p_value: float
+    warnings: tuple[str, ...] = ()
 
 
 class StreamSeries(list[Snapshot]):
@@ -65,37 +65,9 @@ class StreamSeries(list[Snapshot]):
         self.fall = fall
 
 
-def read_series(
-    pages: Sequence[query_pb2.ListWindowsResponse], names: Sequence[str], level: float
-) -> StreamSeries:
-    """Return the series of some pages, whose first metric is the first of `names`. O(rows).
-
-    The server's answer about a fall is of a page's rows: of several pages it is found here.
-    """
+def read_series(pages: Sequence[query_pb2.ListWindowsResponse]) -> StreamSeries:
+    """Return the series of some pages, of which the last says whether it fell. O(rows)."""
     snapshots = [read_snapshot(each) for page in pages for each in page.snapshots]
-    if len(pages) == 1:
-        page = pages[0]
-        fall = read(page.fall, StreamFall) if page.HasField("fall") else None
-        return StreamSeries(snapshots, fall=fall)
-    metric = names[0] if names else Place.MONITOR.names()[0]
-    return StreamSeries(snapshots, fall=_find_fall(snapshots, metric, level))
-
-
-def _find_fall(snapshots: Sequence[Snapshot], metric: str, level: float) -> StreamFall | None:
-    estimates = [_estimate(each, metric) for each in snapshots]
-    fall = find_fall(*zip(*estimates, strict=True), level=level)
-    if fall is None:
-        return None
-    step, first, last = (snapshots[each].window for each in (fall.index, fall.first, fall.last))
-    assert step is not None
-    assert first is not None
-    assert last is not None
-    return StreamFall(step, (first[0], last[0]), fall.difference, fall.p_value)
-
-
-def _estimate(snapshot: Snapshot, metric: str) -> tuple[float, float, float]:
-    """Return a metric of a snapshot and its limits; nan where it has none."""
-    interval = snapshot.intervals.get(metric)
-    if metric not in snapshot.figures or interval is None or math.isnan(interval.upper):
-        return math.nan, math.nan, math.nan
-    return snapshot.figures[metric], interval.lower, interval.upper
+    last = pages[-1]
+    fall = read(last.fall, StreamFall) if last.HasField("fall") else None
+    return StreamSeries(snapshots, fall=fall)

@@ -84,6 +84,7 @@ def test_the_table_is_the_ranking(address: str, window: tuple[str, ...]) -> None
     assert since is not None
     assert abs(datetime.fromisoformat(f"{since[1]}Z") - FELL) <= STEP
     assert lines[6] == "1 with fewer than 10 positives or negatives are left out"
+    assert "note: lower since: the windows cover less than two days" in result.stdout
 
 
 def test_json_has_the_same(address: str) -> None:
@@ -103,6 +104,7 @@ def test_json_has_the_same(address: str) -> None:
     assert since[0] - STEP <= FELL <= since[1] + STEP
     assert worst["fall"]["difference"] < -0.2
     assert worst["fall"]["p_value"] < 1e-6
+    assert "a daily cycle looks the same" in worst["fall"]["warnings"][0]
     assert found["num_left_out"] == 1
     total = sum(each["share"] for each in found["segments"])
     assert 0.99 < total < 1.0

@@ -69,6 +69,15 @@ def windowed() -> WindowedEvaluator:
     return made
 
 
+def fallen() -> WindowedEvaluator:
+    made = WindowedEvaluator(pane=timedelta(hours=1))
+    for hour in range(8):
+        labels, scores = cases(seed=hour)
+        shown = scores if hour < 4 else 1 - scores
+        made.add_cases(labels=labels, scores=shown, at=START + timedelta(hours=hour))
+    return made
+
+
 def paired() -> PairedEvaluator:
     labels, scores = cases()
     made = PairedEvaluator()
@@ -115,7 +124,7 @@ MADE: Mapping[str, Callable[[], Any]] = {
     "paired comparison": lambda: paired().compare(metric="auc_roc"),
     "compare_paired": lambda: compare_paired(labels=[1, 0], scores_a=[0, 1], scores_b=[1, 0]),
     "alarms": lambda: detector().alarms,
-    "fall": lambda: find_fall([0.9] * 5 + [0.2] * 5, [0.8] * 5 + [0.1] * 5, [1] * 5 + [0.3] * 5),
+    "fall": lambda: find_fall(fallen().panes()),
     "reliability": lambda: evaluator().reliability(),
     "calibration": lambda: evaluator().brier_decomposition(),
     "points": lambda: evaluator().operating_points(),

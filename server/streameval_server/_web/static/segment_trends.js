@@ -30,7 +30,7 @@ export class SegmentTrends {
     this.trends = [];
   }
 
-  /** Load the steps of the first segments of a ranking; return those that fell, by name: {since, by, range}. */
+  /** Load the steps of the first segments of a ranking; return those that fell, by name: {since, by, range, warnings}. */
   async load(reader, snapshot, ranked, wholeRows) {
     const [start, end] = await reader.span(snapshot);
     const first = wholeRows.length ? wholeRows[0].start : start;
@@ -47,7 +47,7 @@ export class SegmentTrends {
     const { snapshots, fall } = await reader.read("windows", { step, minPositives: positivesOf(Number(numPositiveRef)), metrics: [HEADLINE] },
       reader.select(windowBetween(start, end), segment));
     const rows = trimmed(snapshots, 0, Date.now()).rows.map((each) => ({ ...each, value: metric(each.snapshot, HEADLINE) }));
-    return { segment, rows, fall: fall && { by: fall.difference, since: new Date(fall.step.startTime), range: [fall.since.startTime, fall.since.endTime].map((at) => new Date(at)) } };
+    return { segment, rows, fall: fall && { by: fall.difference, since: new Date(fall.step.startTime), range: [fall.since.startTime, fall.since.endTime].map((at) => new Date(at)), warnings: fall.warnings ?? [] } };
   }
 
   draw() {

@@ -60,7 +60,7 @@ export class SegmentsCard {
     this.show();
   }
 
-  /** Say since when segments are lower: from their name to {since, by, range}. */
+  /** Say since when segments are lower: from their name to {since, by, range, warnings}. */
   fell(falls) {
     this.falls = falls;
     this.show();
@@ -125,10 +125,10 @@ export class SegmentsCard {
   }
 }
 
-/** When a segment fell, most likely, and between which steps with 95 % confidence. */
-function fallTime({ since, range: [first, last] }) {
+/** When a segment fell, most likely, between which steps with 95 % confidence, and what looks the same. */
+function fallTime({ since, range: [first, last], warnings }) {
   const range = first.getTime() === last.getTime() ? null : h("span", { class: "limits" }, ` ${moment(first)} to ${moment(last)}`);
-  return [moment(since), range];
+  return [moment(since), range, ...warnings.map((each) => h("span", { class: "limits" }, ` ${each}`))];
 }
 
 function reachOf(ranked) {
