@@ -4,7 +4,7 @@
     python bench/truth.py map --quick         # 200 samples a cell, none repeated
     python bench/truth.py map --only areas    # again, cells whose part or name has this text
     python bench/truth.py map --resume        # only cells that the file does not have
-    python bench/truth.py clusters            # bursts and users, some three minutes
+    python bench/truth.py clusters            # of equal and unequal sizes, some three minutes
     python bench/truth.py clusters --quick    # 60 streams a cell
     python bench/truth.py labels              # late and chosen labels, some five minutes
     python bench/truth.py labels --only "late by class"

@@ -120,7 +120,7 @@ class Gaps:
 
     def limits(self, alpha: float, effect: DesignEffect, *, anytime: bool) -> Limits:
         """Return the limits that miss with probability `alpha` at most. O(B)."""
-        widening = math.sqrt(effect.value) if effect.is_applied else 1.0
+        widening = math.sqrt(effect.value)
         if anytime:
             total = float(self.cases.sum())
             reach = anytime_quantile(alpha, total) * math.sqrt(self.variance)
@@ -130,7 +130,7 @@ class Gaps:
             below += float((self.share * self.error) @ np.array(each))
         else:
             quantile = normal_quantile(alpha / 2)
-            if effect.is_applied and effect.freedom is not None:
+            if effect.freedom is not None:
                 quantile = student_quantile(alpha / 2, effect.freedom)
             reach = quantile * math.sqrt(self.variance)
             below = self.excess() + reach

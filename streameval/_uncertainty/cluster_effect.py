@@ -2,9 +2,12 @@
 
 It is computed from the groups' coarse counts, whose sum has the same ratio of variances as
 the whole. It is trusted where the variance of independent cases in the coarse cells is within
-a factor of 2 of the exact one. Elsewhere, as where no case was ranked wrongly and so nothing
-varies, the effect on the mean rank of each class is taken instead: it tells whether cases of
-a cluster are alike.
+a factor of 2 of the exact one. Where nothing varies, as where no case was ranked wrongly, it is
+the effect on the metric with one more case of each class in each cell.
+
+Of fewer than 20 effective clusters a variance between them is mostly chance, so there are no
+limits. All cases count here: a limit to the clusters of the positives would let pass the samples
+that have by chance no large cluster of them (docs/truth.md).
 """
 
 from __future__ import annotations
@@ -15,17 +18,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._metrics.gradients import Gradient, cells_of
-from streameval._metrics.rate_gradients import prevalence_gradient
-from streameval._uncertainty.design_effect import DesignEffect, block_sums
+from streameval._counts.groups import Groups
+from streameval._metrics.gradients import cells_of
+from streameval._uncertainty.design_effect import BlockTable, DesignEffect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streameval._counts.groups import Groups
     from streameval._counts.view import View
+    from streameval._metrics.gradients import Gradient
 
     GradientOf = Callable[[Groups], Gradient]
+
+TOO_FEW_CLUSTERS = "TOO_FEW_CLUSTERS"
+"""Why a figure of fewer than `MIN_CLUSTERS` is refused."""
+TOO_COARSE = "TOO_COARSE"
+"""Why a figure is refused whose scores differ in bits that groups do not keep."""
+MIN_CLUSTERS = 20
 
 _MAX_BLUR = 2.0
 """By this factor the variance over coarse cells may differ from the exact one."""
@@ -38,7 +47,7 @@ def cluster_effect(
     squares: View | None = None,
     square_unit: int = 1,
 ) -> DesignEffect:
-    """Return the design effect of clusters on a metric. O(n + K).
+    """Return the design effect of clusters on a metric. O(n + K), O(G K) of few clusters.
 
     Parameters
     ----------
@@ -53,40 +62,31 @@ def cluster_effect(
     """
     clusters = view.clusters
     cells, cell = view.cached("cells of clusters", clusters.cells)
+    table = BlockTable(
+        cells,
+        cell,
+        is_positive=clusters.is_positive,
+        counts=clusters.counts,
+        squares=(squares or view).clusters.counts.astype(np.float64) * square_unit,
+        block=clusters.groups,
+        num_blocks=clusters.num_groups,
+    )
     exact = cells_of(view)
-    exact_squares = exact if squares is None else cells_of(squares)
-    squared = (squares or view).clusters.counts
-    for gradient in (gradient_of, rank_gradient, prevalence_gradient):
-        expected = gradient(exact).variance(exact_squares)
-        if not expected > 0:
-            continue  # nothing varies: no case is ranked wrongly, or all scores are tied
-        blocks = block_sums(
-            gradient(cells),
-            cell,
-            is_positive=clusters.is_positive,
-            counts=clusters.counts,
-            squares=squared.astype(np.float64) * square_unit,
-            block=clusters.groups,
-            num_blocks=clusters.num_groups,
-        )
-        coarse = blocks.independent_variance / square_unit
-        if expected / _MAX_BLUR <= coarse <= expected * _MAX_BLUR:
-            effect = DesignEffect.of(blocks)
-            return effect if gradient is gradient_of else replace(effect, blocks=None)
-        if gradient is rank_gradient:
-            return DesignEffect(math.nan)
-    return DesignEffect(1.0)
-
-
-def rank_gradient(cells: Groups) -> Gradient:
-    """Return the gradient of each class's mean share of cases ranked above a case. O(K).
-
-    The shares are held: only the means over the classes move.
-    """
-    own = cells.p + cells.n
-    share = (cells.tp + cells.fp + own / 2) / max(cells.P + cells.N, 1)
-    parts = []
-    for counts, total in ((cells.p, cells.P), (cells.n, cells.N)):
-        mean = float(counts @ share) / total if total else 0.0
-        parts.append((share - mean) / max(total, 1))
-    return Gradient(*parts)
+    expected = gradient_of(exact).variance(exact if squares is None else cells_of(squares))
+    if not expected > 0:
+        more = Groups.of_cells(cells.scores, cells.p + 1, cells.n + 1)
+        table = replace(table, cells=more)
+    blocks = table.sums(gradient_of)
+    coarse = blocks.independent_variance / square_unit
+    if expected > 0 and not expected / _MAX_BLUR <= coarse <= expected * _MAX_BLUR:
+        return DesignEffect(math.nan, refused=TOO_COARSE)
+    is_positive = table.is_positive
+    cases = np.ones(is_positive.size, dtype=np.bool_)
+    is_few = table.effective_clusters(cases) < MIN_CLUSTERS
+    effect = DesignEffect.of(blocks) if coarse > 0 else DesignEffect(table.cluster_size(cases))
+    return replace(
+        effect,
+        blocks=blocks if expected > 0 else None,
+        sizes=(table.cluster_size(is_positive), table.cluster_size(~is_positive)),
+        refused=TOO_FEW_CLUSTERS if is_few else None,
+    )

@@ -23,6 +23,7 @@ from streameval._common.errors import InvalidInputError
 from streameval._common.keywords import by_keyword
 from streameval._common.result import Result
 from streameval._metric_registry import BY_NAME, reason_of
+from streameval._uncertainty.cluster_effect import TOO_COARSE, TOO_FEW_CLUSTERS
 from streameval._uncertainty.design_effect import correlation
 from streameval._uncertainty.estimates import rule_of
 from streameval._uncertainty.intervals import (
@@ -58,6 +59,11 @@ _ADVICE = {
         "one case may have more than a fifth of the squares of weights that nothing bounds, or a "
         "pair has fewer than 50 effective positives or negatives (Kish's)"
     ),
+    TOO_FEW_CLUSTERS: (
+        "it needs 20 effective clusters on each side (of unequal size it takes more): "
+        "wait for more, or declare smaller ones if those are independent"
+    ),
+    TOO_COARSE: "the groups of clusters keep 8 bits of a score: subtract what all scores share",
     GRID_TOO_COARSE: (
         "the pair's cells hide too much of the order of the scores: make it with more max_cells, "
         "or start a new one where the scores have changed"

@@ -7,15 +7,12 @@ S_b = sum over the cells k of p_bk g1_k + n_bk g0_k, and the metric's variance i
     V = B/(B-1) sum over b of (S_b - mean S)^2
 
 whatever the dependence inside the blocks (the linearised variance of a cluster sample:
-Cochran 1977, section 11). Over the variance of independent cases it is the design effect
-D (Kish 1965, section 8.2). Intervals keep their small-sample shapes and take D times
+Cochran 1977, section 11). A block that moves the gradient itself has too small an S_b, so
+clusters take what the metric loses without the block (the jackknife), which corrects for that
+as CR2 does (Bell and McCaffrey 2002). Over the variance of independent cases V is the design
+effect D (Kish 1965, section 8.2). Intervals keep their small-sample shapes and take D times
 their variance, P/D and N/D, and Student's t with the freedom of V. The V of weights is in
 `weighted_variance`.
-
-V of 32 blocks is uncertain by a quarter, and by more where few blocks have most of it. So a
-ratio that is at most `MAX_CHANCE_EFFECT`, or exceeds 1 by less than its standard error, is
-reported and not applied: intervals of independent cases stay as narrow as they are.
-docs/truth.md has the measurements that chose the constants.
 """
 
 from __future__ import annotations
@@ -26,20 +23,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streameval._counts.exact import dot
+from streameval._counts.groups import Groups
 from streameval._uncertainty.student import normal_quantile
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
     from streameval._metrics.gradients import Gradient
     from streameval._uncertainty.limits import Figure
 
-MAX_CHANCE_EFFECT = 1.3
-"""A larger ratio of variances has a probability of one in eight if cases are independent."""
-
-_MIN_FREEDOM = 5.0
-"""Satterthwaite's estimate is itself too uncertain to be less than this."""
+_MIN_SHARE = 1 / 32
+"""Of the cases: without a smaller block the gradient is nearly the same, and is not computed."""
 
 _CHANCE = 0.01
 """Probability that `least_effect` exceeds 1 where cases are independent, about."""
@@ -78,10 +76,14 @@ class BlockSums:
     def freedom(self) -> float:
         """The degrees of freedom of V, B - 1 or less where few blocks have most of it.
 
-        Satterthwaite's (1946), with the blocks' variances in proportion to `squares`. O(G).
+        Satterthwaite's (1946), 2 V^2 over the variance of V, from the blocks' own squares: the
+        mean of a normal S_b^4 is three times its squared variance. O(G).
         """
-        whole = self.independent_variance
-        return whole**2 / float(self.squares @ self.squares) - 1
+        filled = self.sums[self.is_filled]
+        squares = (filled - filled.mean()) ** 2
+        fourth = float(squares @ squares)
+        most = filled.size - 1.0
+        return min(most, 3 * float(squares.sum()) ** 2 / fourth) if fourth > 0 else most
 
     def covariance(self, other: BlockSums) -> float:
         """Return the covariance of two metrics over the same blocks. O(G)."""
@@ -98,97 +100,149 @@ def _covariance(first: FloatArray, second: FloatArray) -> float:
     return float(centred @ other) * size / (size - 1)
 
 
-def block_sums(
-    gradient: Gradient,
-    cell: IntArray,
-    *,
-    is_positive: BoolArray,
-    counts: IntArray,
-    squares: FloatArray,
-    block: IntArray,
-    num_blocks: int,
-) -> BlockSums:
-    """Return what each block adds, from a table of counts by cell, class and block. O(n).
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockTable:
+    """The cases of blocks by cell and class.
 
-    Parameters
+    Attributes
     ----------
-    gradient : Gradient
-        Of the sum of all blocks.
+    cells : Groups
+        Of all blocks, best first.
     cell, is_positive, block : columns[n]
         The cell of each row, its class, and its block.
     counts, squares : columns[n]
         Sums of the cases' weights and of their squares; the counts twice if all are 1.
     num_blocks : int
     """
-    each = np.where(is_positive, gradient.positive[cell], gradient.negative[cell])
-    return BlockSums(
-        sums=_sums(each * counts, block, num_blocks),
-        squares=_sums(squares * each * each, block, num_blocks),
-        is_filled=np.bincount(block, minlength=num_blocks) > 0,
-    )
 
+    cells: Groups
+    cell: IntArray
+    is_positive: BoolArray
+    counts: IntArray
+    squares: FloatArray
+    block: IntArray
+    num_blocks: int
 
-def _sums(values: npt.NDArray[Any], block: IntArray, num_blocks: int) -> FloatArray:
-    return np.bincount(block, values, minlength=num_blocks).astype(np.float64)
+    def derivatives(self, gradient: Gradient) -> FloatArray:
+        """Return the derivative of each row's cell and class. O(n)."""
+        return np.where(
+            self.is_positive, gradient.positive[self.cell], gradient.negative[self.cell]
+        )
+
+    def sums(self, gradient_of: Callable[[Groups], Gradient]) -> BlockSums:
+        """Return what a metric loses without each block. O(n), and O(K) for each large block.
+
+        A small block's loss is S_b/(1 - share): exact for a mean of the cases. A large one's is
+        its counts times the gradient without half of the block: exact to the second order, and
+        defined also where the block has all cases of a class. V takes (B - 1)/B of each loss.
+        """
+        each = self.derivatives(gradient_of(self.cells))
+        sizes = self._sums(self.counts)
+        share = sizes / (sizes.sum() or 1.0)
+        losses = self._sums(each * self.counts) / np.maximum(1 - share, _MIN_SHARE)
+        order = np.argsort(self.block, kind="stable")
+        ends = np.searchsorted(self.block[order], np.arange(self.num_blocks + 1))
+        for block in np.flatnonzero(share > _MIN_SHARE):
+            rows = order[ends[block] : ends[block + 1]]
+            losses[block] = self._loss(rows, gradient_of)
+        filled = sizes > 0
+        return BlockSums(
+            sums=losses * (1 - 1 / max(int(np.count_nonzero(filled)), 1)),
+            squares=self._sums(self.squares * each * each),
+            is_filled=filled,
+        )
+
+    def _loss(self, rows: IntArray, gradient_of: Callable[[Groups], Gradient]) -> float:
+        """Return what a metric loses without some rows, to the second order. O(K)."""
+        size = self.cells.p.size
+        taken = np.zeros((2, size), dtype=np.int64)
+        np.add.at(
+            taken, (self.is_positive[rows].astype(np.int64), self.cell[rows]), self.counts[rows]
+        )
+        n, p = taken
+        # Twice the counts halve the gradient.
+        rest = Groups.of_cells(self.cells.scores, 2 * self.cells.p - p, 2 * self.cells.n - n)
+        gradient = gradient_of(rest)
+        return 2 * (dot(p, gradient.positive) + dot(n, gradient.negative))
+
+    def cluster_size(self, rows: BoolArray) -> float:
+        """Return the mean size of the cluster of a case of some rows, at least 1. O(n).
+
+        The cases over it are the effective number of clusters, n^2 / sum m^2 (Carter, Schnepel
+        and Steigerwald 2017). sum m^2 is estimated without bias from the blocks into which
+        clusters are hashed. With weights, cases are Kish's effective ones.
+        """
+        sizes, squares = self._sums(self.counts * rows), float(self.squares[rows].sum())
+        chance = float(sizes.sum()) ** 2 / self.num_blocks
+        return max(
+            1.0, (float(sizes @ sizes) - chance) / (1 - 1 / self.num_blocks) / (squares or 1)
+        )
+
+    def effective_clusters(self, rows: BoolArray) -> float:
+        """Return the effective number of clusters of some rows; inf without rows. O(n)."""
+        squares = float(self.squares[rows].sum())
+        cases = float(self.counts[rows].sum()) ** 2 / squares if squares else math.inf
+        return cases / self.cluster_size(rows)
+
+    def _sums(self, values: npt.NDArray[Any]) -> FloatArray:
+        """Return the sum of each block."""
+        return np.bincount(self.block, values, minlength=self.num_blocks).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DesignEffect:
-    """By how much dependence makes a variance larger than with independent cases.
+    """By how much dependence, or weights, make a variance larger than with independent cases.
 
     Attributes
     ----------
     value : float
-        max(1, V/V_iid); infinite if all cases are in one block, nan if the blocks keep
-        too few bits of the scores to tell.
+        max(1, V/V_iid).
     freedom : float or None
         The degrees of freedom of V; None if V has as many as with independent cases.
     blocks : BlockSums or None
-        The metric's; None where the effect was estimated by another figure, or not at all.
-    max_chance : float
-        A value up to this is as likely chance, and widens no interval.
+        The metric's; None where the effect was not estimated from them.
+    sizes : (float, float)
+        The mean size of the cluster of a positive, and of a negative.
+    refused : str or None
+        Why intervals must have no limits.
     """
 
     value: float
     freedom: float | None = None
     blocks: BlockSums | None = None
-    max_chance: float = MAX_CHANCE_EFFECT
+    sizes: tuple[float, float] = (1.0, 1.0)
+    refused: str | None = None
 
     @classmethod
     def of(cls, blocks: BlockSums) -> DesignEffect:
         """Return the effect of blocks with a positive variance of independent cases. O(G)."""
         ratio = blocks.variance / blocks.independent_variance
-        freedom = max(blocks.freedom, _MIN_FREEDOM)
-        # Of independent cases the ratio is about chi-square over its degrees of freedom.
-        error = math.sqrt(2 / freedom)
-        return cls(max(1.0, ratio), freedom, blocks, max(MAX_CHANCE_EFFECT, 1 + error))
-
-    @classmethod
-    def of_weights(cls, value: float, freedom: float | None = None) -> DesignEffect:
-        """Return the effect of weights, which are known: none of it is chance. O(1)."""
-        return cls(value, freedom, max_chance=0.0)
-
-    @property
-    def is_applied(self) -> bool:
-        """Whether it widens intervals: chance alone seldom has an effect as large."""
-        return not self.value <= self.max_chance
+        return cls(max(1.0, ratio), blocks.freedom, blocks)
 
     def widened(self, figure: Figure) -> Figure:
         """Return a figure whose limits allow for the effect. O(1)."""
-        if not self.is_applied:
-            return replace(figure, design_effect=figure.design_effect * self.value)
-        if not math.isfinite(self.value):
+        effect = figure.design_effect * self.value
+        if self.refused is not None or not math.isfinite(self.value):
             none = replace(figure, variance=math.nan, positives=0.0, negatives=0.0)
-            refused = "TOO_COARSE" if math.isnan(self.value) else figure.refused
-            return replace(none, design_effect=self.value, refused=refused)
+            return replace(none, design_effect=effect, refused=self.refused or figure.refused)
         return replace(
             figure,
-            design_effect=figure.design_effect * self.value,
+            design_effect=effect,
             variance=figure.variance * self.value,
             positives=figure.positives / self.value,
             negatives=figure.negatives / self.value,
-            freedom=self.freedom,
+            freedom=figure.freedom if self.freedom is None else self.freedom,
+            cluster_cases=self._cluster_cases(),
         )
+
+    def _cluster_cases(self) -> tuple[float, float]:
+        """Return as how many effective cases an unseen cluster of each class counts, 1 or more.
+
+        Its cases are neither all alike nor independent. So it is taken as the geometric mean of
+        as many as it has and of the D that cases of the metric count as: of D effective ones.
+        """
+        of_positives, of_negatives = (math.sqrt(max(1.0, m / self.value)) for m in self.sizes)
+        return of_positives, of_negatives
 
 
 INDEPENDENT = DesignEffect(1.0)
@@ -205,8 +259,7 @@ def correlation(first: DesignEffect, second: DesignEffect) -> float:
     if a is None or b is None or a.sums.size != b.sums.size:
         return 0.0
     independent = (a.independent_variance, b.independent_variance)
-    effects = [each.value if each.is_applied else 1.0 for each in (first, second)]
-    used = [effect * each for effect, each in zip(effects, independent, strict=True)]
+    used = [each.value * own for each, own in zip((first, second), independent, strict=True)]
     most = (sum(used) - sum(independent)) / 2
     shared = min(a.covariance(b), most) / math.sqrt(used[0] * used[1])
     return shared if abs(shared) <= 1 else 0.0
@@ -221,7 +274,7 @@ def least_effect(blocks: BlockSums) -> float:
     independent = blocks.independent_variance
     if not independent > 0:
         return math.nan
-    freedom = blocks.freedom
+    freedom = independent**2 / float(blocks.squares @ blocks.squares) - 1
     if freedom < 1:
         return math.nan
     share = 2 / (9 * freedom)

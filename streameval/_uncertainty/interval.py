@@ -99,7 +99,8 @@ class Interval(Result):
 
         ``"TOO_FEW"`` references; ``"TOO_FEW_EFFECTIVE"``: of weights whose bound is not
         declared, one case may have more than a fifth of the sum of their squares;
-        ``"TOO_COARSE"``: the groups of clusters do not keep the bits in which scores differ.
+        ``"TOO_COARSE"``: the groups of clusters do not keep the bits in which scores differ;
+        ``"TOO_FEW_CLUSTERS"``: fewer than 20 clusters of equal size would tell as much.
         """
         return (self.refused or "TOO_FEW") if math.isnan(self.lower) else None
 

@@ -132,7 +132,7 @@ class UncertaintyQueries(BoundsQueries):
         Waudby-Smith et al. (2024).
         With weights: docs/truth.md. Clusters: the variance between their groups (there);
         O(n) for the n cells of all groups. Where these keep too few bits the reason is
-        ``"TOO_COARSE"``.
+        ``"TOO_COARSE"``, of fewer than 20 effective clusters ``"TOO_FEW_CLUSTERS"``.
 
         Examples
         --------

@@ -48,6 +48,7 @@ class Figure:
     `freedom` is the degrees of freedom of the variance; None means the number of cases of the
     smaller class less 1, and for a share infinitely many. `design_effect` is the factor by
     which weights or clusters enlarged the variance; `DesignEffect.widened` includes it.
+    An unseen cluster of positives, and of negatives, counts as `cluster_cases` cases.
     `refused` is why it must have no limits. `unseen` is how far one case of the greatest
     weight that the sample may not have would lower and raise the estimate of weighted cases.
     """
@@ -58,6 +59,7 @@ class Figure:
     negatives: float
     freedom: float | None = None
     design_effect: float = 1.0
+    cluster_cases: tuple[float, float] = (1.0, 1.0)
     refused: str | None = None
     unseen: tuple[float, float] = (0.0, 0.0)
 

@@ -162,7 +162,7 @@ def _unseen(
     clusters it is as many cases as the greatest of the effects.
     """
     effects = (variance.difference, variance.a, variance.b)
-    size = max(effect.value if effect.is_applied else 1.0 for effect in effects)
+    size = max(effect.value for effect in effects)
     positives = min(metric.figure.positives for metric in metrics)
     if math.isnan(variance.value) or not math.isfinite(size) or positives == 0:
         return UnseenCases(math.nan, math.nan)

@@ -72,8 +72,8 @@ class Difference:
 
     @property
     def design_effect(self) -> float:
-        """How many times as wide as of independent cases the variance is, 1 where by chance."""
-        return self.effect.value if self.effect.is_applied else 1.0
+        """How many times as wide as of independent cases the variance is."""
+        return self.effect.value
 
     @property
     def is_defined(self) -> bool:
@@ -142,7 +142,7 @@ class Difference:
     @property
     def _freedom(self) -> float:
         """The degrees of freedom of the variance with clusters."""
-        if self.effect.is_applied and self.effect.freedom is not None:
+        if self.effect.freedom is not None:
             return self.effect.freedom
         known = [each.freedom for each in (self.a, self.b) if each.freedom is not None]
         return min([self.freedom, *known])

@@ -157,8 +157,8 @@ def variance_of_difference(
     if grid.groups is None:
         return PairVariance(ratio * value, freedom)
 
-    def gradient_of(state: State) -> Gradient:
-        return estimator.gradient(cells_of(state), prevalence)
+    def gradient_of(cells: Groups) -> Gradient:
+        return estimator.gradient(cells, prevalence)
 
     blocks = grid.groups.blocks(scores, gradient_of)
     effects = (effect_on_difference(*blocks, value), *map(effect_of_groups, blocks))

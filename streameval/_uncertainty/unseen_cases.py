@@ -134,8 +134,9 @@ def precision_error(figure: Figure) -> float:
     """Return half of what one negative above every positive changes, at the rate of its influence.
 
     With no other negative that is the sum of k/k^2 over the positives k = 1..P, divided by P.
+    With clusters it is a cluster of negatives.
     """
-    P = figure.positives
+    P = max(figure.positives / figure.cluster_cases[1], 1.0)
     harmonic = math.log(P) + _EULER_GAMMA + 1 / (2 * P)
     return figure.estimate * harmonic / (2 * P)
 
@@ -144,5 +145,8 @@ def roc_error(figure: Figure) -> float:
     """Return what a positive below all negatives and a negative above all positives change.
 
     As standard errors that add up; negative below 1/2, where cases of the right order are rare.
+    With clusters it is a cluster of each.
     """
-    return (2 * figure.estimate - 1) * math.hypot(1 / figure.positives, 1 / figure.negatives)
+    of_positives, of_negatives = figure.cluster_cases
+    change = math.hypot(of_positives / figure.positives, of_negatives / figure.negatives)
+    return (2 * figure.estimate - 1) * change

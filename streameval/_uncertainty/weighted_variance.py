@@ -200,7 +200,7 @@ def weighted_cost(
     kish = effective_cases(whole, _sum(squares))
     effect = max(1.0, total * spread / binomial if binomial > 0 else total / kish)
     unseen = unseen_weight(view, weighted)
-    shares = shares.widened(DesignEffect.of_weights(effect), refused=unseen.refused)
+    shares = shares.widened(DesignEffect(effect), refused=unseen.refused)
     sums = (cases, units, squares)
     errors = [(each.fp + each.fn, each.tp + each.tn) for each in sums]
     rarer = [_costlier(each, costs) for each in sums]

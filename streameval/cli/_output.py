@@ -32,6 +32,7 @@ REASONS = {
     "NO_NEGATIVES": "no negatives yet",
     "TOO_FEW": "too few cases",
     "TOO_FEW_EFFECTIVE": "too few effective cases",
+    "TOO_FEW_CLUSTERS": "too few clusters",
     "TOO_COARSE": "clusters keep too few bits of the scores",
     "NOT_PROBABILITIES": "scores are no probabilities",
     "NO_THRESHOLD": "no threshold",

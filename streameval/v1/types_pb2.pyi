@@ -48,6 +48,8 @@ class _UndefinedReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Undef
     """The groups of clusters do not keep the bits in which scores differ, so an
     interval cannot allow for clusters.
     """
+    UNDEFINED_REASON_TOO_FEW_CLUSTERS: _UndefinedReason.ValueType  # 8
+    """An interval needs 20 effective clusters: as many of equal size would tell as much."""
     UNDEFINED_REASON_NO_THRESHOLD: _UndefinedReason.ValueType  # 20
     """The figure is that of a threshold, and the stream declares none."""
     UNDEFINED_REASON_CHOSEN_ON_SAME_CASES: _UndefinedReason.ValueType  # 21
@@ -81,6 +83,8 @@ UNDEFINED_REASON_TOO_COARSE: UndefinedReason.ValueType  # 7
 """The groups of clusters do not keep the bits in which scores differ, so an
 interval cannot allow for clusters.
 """
+UNDEFINED_REASON_TOO_FEW_CLUSTERS: UndefinedReason.ValueType  # 8
+"""An interval needs 20 effective clusters: as many of equal size would tell as much."""
 UNDEFINED_REASON_NO_THRESHOLD: UndefinedReason.ValueType  # 20
 """The figure is that of a threshold, and the stream declares none."""
 UNDEFINED_REASON_CHOSEN_ON_SAME_CASES: UndefinedReason.ValueType  # 21

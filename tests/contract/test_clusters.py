@@ -211,7 +211,7 @@ class TestContract:
     def test_one_group_and_coarse_scores_have_reasons(self, subject: Subject) -> None:
         """All cases of one cluster are too few; an offset hides the bits that groups keep."""
         subject.add_cases(labels=[1, 0] * 50, scores=np.arange(100.0), clusters=["ann"] * 100)
-        assert subject.interval("auc_roc").reason == "TOO_FEW"
+        assert subject.interval("auc_roc").reason == "TOO_FEW_CLUSTERS"
         bursts = Bursts.of(3)
         far = bursts[:]
         far["scores"] = far["scores"] + 1e6

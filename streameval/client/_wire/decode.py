@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray
     from streameval.client._wire.answers import Span
 
-_REFUSALS = {"TOO_COARSE", "TOO_FEW_EFFECTIVE"}
+_REFUSALS = {"TOO_COARSE", "TOO_FEW_CLUSTERS", "TOO_FEW_EFFECTIVE"}
 
 
 @reads(types_pb2.Snapshot)

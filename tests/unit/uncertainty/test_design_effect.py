@@ -11,12 +11,11 @@ import pytest
 
 from streameval import Evaluator, WindowedEvaluator, compare, evaluate_by
 from streameval._counts.cluster_keys import check_clusters
-from streameval._metrics.gradients import Gradient, cells_of
-from streameval._uncertainty.cluster_effect import rank_gradient
+from streameval._counts.groups import Groups
 from streameval._uncertainty.design_effect import (
     BlockSums,
+    BlockTable,
     DesignEffect,
-    block_sums,
     correlation,
     least_effect,
 )
@@ -102,10 +101,15 @@ def slope(metric, cells, direction):
 
 
 def exact_effect(metric, cells, blocks):
-    """Return V/V_iid by its definition."""
-    sums = [slope(metric, cells, block) for block in blocks]
-    mean = sum(sums) / len(sums)
-    variance = Fraction(len(sums), len(sums) - 1) * sum((each - mean) ** 2 for each in sums)
+    """Return V/V_iid by its definition, from the metric without each block."""
+    losses = []
+    for block in blocks:
+        rest = {score: list(each) for score, each in cells.items()}
+        for score, counts in block.items():
+            rest[score] = [each - taken for each, taken in zip(rest[score], counts)]
+        losses.append(metric(cells) - metric({k: v for k, v in rest.items() if any(v)}))
+    mean = sum(losses) / len(losses)
+    variance = Fraction(len(losses) - 1, len(losses)) * sum((each - mean) ** 2 for each in losses)
     independent = sum(
         counts[label] * slope(metric, cells, {score: [1 - label, label]}) ** 2
         for score, counts in cells.items()
@@ -138,12 +142,12 @@ def small_case(seed):
 
 @pytest.mark.parametrize("name", METRICS)
 @pytest.mark.parametrize("seed", range(4))
-def test_effect_is_the_one_of_exact_fractions(name, seed):
-    """With ties, misses, and several clusters in a group."""
+def test_effect_is_the_one_without_each_group(name, seed):
+    """By exact fractions, with ties, misses, and several clusters in a group."""
     ev, cells, blocks = small_case(seed)
     at = {"threshold": THRESHOLD} if name in {"precision", "recall", "fpr", "f_measure"} else {}
     expected = max(1.0, float(exact_effect(METRICS[name], cells, blocks)))
-    assert ev.interval(name, **at).design_effect == pytest.approx(expected, rel=1e-9)
+    assert ev.interval(name, **at).design_effect == pytest.approx(expected, rel=0.02)
 
 
 def test_effects_widen_by_their_root():
@@ -165,42 +169,40 @@ def test_effects_widen_by_their_root():
         assert before.design_effect == 1.0
 
 
-def test_small_effects_are_shown_and_not_applied():
-    """Chance makes them as large, so intervals of independent cases stay as they are."""
-    rng = np.random.default_rng(3)
-    labels = rng.random(3000) < 0.3
-    scores = rng.normal(labels)
-    plain, clustered = Evaluator(), Evaluator(cluster_groups=32)
-    plain.add_cases(labels=labels, scores=scores)
-    clustered.add_cases(labels=labels, scores=scores, clusters=np.arange(3000))
-    before, after = plain.interval("auc_pr"), clustered.interval("auc_pr")
-    assert 1 <= after.design_effect < 1.3
-    assert (after.lower, after.upper) == (before.lower, before.upper)
+def test_the_freedom_is_of_the_blocks_own_squares():
+    """B - 1 of equal blocks; some three where one has nearly all of the variance."""
+    filled, ones = np.ones(32, dtype=bool), np.ones(32)
+    equal = BlockSums(np.resize([1.0, -1.0], 32), ones, filled)
+    assert equal.freedom == 31
+    assert BlockSums(np.zeros(32), ones, filled).freedom == 31
+    one = np.append(np.zeros(31), 1.0)
+    assert 3 < BlockSums(one, ones, filled).freedom < 3.5
 
 
-def test_effects_of_few_blocks_are_applied_from_their_standard_error_on():
-    """Where two thirds of the variance are in 8 of 32 blocks, a ratio of 1.4 may be chance."""
-    squares = np.repeat([8.0, 4 / 3], [8, 24])
-    few = BlockSums(np.zeros(32), squares, np.ones(32, dtype=bool))
-    assert few.freedom == pytest.approx(96**2 / (8 * 64 + 24 * 16 / 9) - 1)
-    least = 1 + math.sqrt(2 / few.freedom)
-    for ratio, squares_of, applied in (
-        (least - 0.01, squares, False),
-        (least + 0.01, squares, True),
-        (1.29, np.ones(32), False),
-        (1.31, np.ones(32), True),
-    ):
-        # Alternating sums have the mean 0 and this variance.
-        size = math.sqrt(ratio * squares_of.sum() / 32 * 31 / 32)
-        sums = size * np.where(np.arange(32) % 2, 1.0, -1.0)
-        effect = DesignEffect.of(BlockSums(sums, squares_of, np.ones(32, dtype=bool)))
-        assert effect.value == pytest.approx(ratio)
-        assert effect.is_applied == applied
+@pytest.mark.parametrize("rows", [1, 10])
+def test_the_effective_number_of_clusters_comes_from_the_groups(rows):
+    """Without bias, of equal clusters in 32 groups; the mean size of a case's cluster too."""
+    rng = np.random.default_rng(12)
+    sizes, numbers = [], []
+    for _ in range(400):
+        groups = np.repeat(rng.integers(0, 32, 60), rows)
+        ones = np.ones(groups.size)
+        cells = Groups.of_cells(np.zeros(1), np.array([groups.size]), np.zeros(1, dtype=int))
+        zeros = np.zeros(groups.size, dtype=int)
+        table = BlockTable(cells, zeros, ones > 0, ones.astype(int), ones, groups, 32)
+        sizes.append(table.cluster_size(ones > 0))
+        numbers.append(table.effective_clusters(ones > 0))
+    if rows == 1:
+        assert max(numbers) <= 60
+        assert min(sizes) == 1
+    else:
+        assert np.mean(sizes) == pytest.approx(10, rel=0.05)
+        assert np.median(numbers) == pytest.approx(60, rel=0.1)
 
 
 @pytest.mark.slow
 def test_clusters_of_one_case_hardly_widen_intervals():
-    """Independent cases, 100 positives: the intervals are at most 5 % wider on average."""
+    """Independent cases, 100 positives: the intervals are at most 12 % wider on average."""
     widths = {(name, groups): [] for name in ("auc_roc", "auc_pr") for groups in (None, 32)}
     for seed in range(150):
         rng = np.random.default_rng([5, seed])
@@ -214,30 +216,24 @@ def test_clusters_of_one_case_hardly_widen_intervals():
                 widths[name, groups].append(ev.interval(name).width)
     for name in ("auc_roc", "auc_pr"):
         ratio = np.mean(widths[name, 32]) / np.mean(widths[name, None])
-        assert 1 <= ratio < 1.05
+        assert 1 <= ratio < 1.12
 
 
-def test_perfect_ranks_take_the_effect_of_mean_ranks():
-    """Nothing varies about a metric of 1, but 50 alike cases a cluster are no 50 cases."""
-    labels = np.repeat(np.arange(40) % 2, 50)
-    scores = np.repeat(np.arange(40) // 2, 50) + 100 * labels
-    plain, clustered = Evaluator(), Evaluator(cluster_groups=64)
+def test_where_nothing_varies_alike_cases_are_few():
+    """A metric of 1 has no variance, but 50 alike cases a cluster are no 50 cases."""
+    labels = np.repeat(np.arange(60) % 2, 50)
+    scores = np.repeat(np.arange(60) // 2, 50) + 100 * labels
+    plain, clustered = Evaluator(), Evaluator(cluster_groups=128)
     plain.add_cases(labels=labels, scores=scores)
-    clustered.add_cases(labels=labels, scores=scores, clusters=np.repeat(np.arange(40), 50))
-    for name in ("auc_roc", "auc_pr"):
-        before, after = plain.interval(name), clustered.interval(name)
+    clustered.add_cases(labels=labels, scores=scores, clusters=np.repeat(np.arange(60), 50))
+    for name, at in (("auc_roc", {}), ("auc_pr", {}), ("recall", {"threshold": 90.0})):
+        before, after = plain.interval(name, **at), clustered.interval(name, **at)
         assert (before.estimate, after.estimate) == (1, 1)
         assert after.design_effect > 20
-        assert after.lower < 0.9 < before.lower
-
-
-def test_the_gradient_of_mean_ranks_sums_to_nothing():
-    """Over the cases of each class: it is a mean's."""
-    ev, _, _ = small_case(1)
-    cells = cells_of(ev._view())
-    gradient = rank_gradient(cells)
-    assert float(cells.p @ gradient.positive) == pytest.approx(0, abs=1e-12)
-    assert float(cells.n @ gradient.negative) == pytest.approx(0, abs=1e-12)
+        assert after.lower < 0.95 < before.lower
+    ties = Evaluator(cluster_groups=128)
+    ties.add_cases(labels=labels, scores=0 * scores, clusters=np.repeat(np.arange(60), 50))
+    assert ties.interval("auc_roc").design_effect > 20
 
 
 def test_blurred_scores_are_refused():
@@ -251,7 +247,7 @@ def test_blurred_scores_are_refused():
     assert interval.reason == "TOO_COARSE"
     assert str(interval).endswith("(no interval: TOO_COARSE)")
     assert ev.interval("prevalence").reason is None
-    assert compare(ev, ev, metric="auc_roc").p_value != 0
+    assert "subtract what all scores share" in str(compare(ev, ev, metric="auc_roc"))
 
 
 def test_a_single_cluster_has_no_interval():
@@ -261,7 +257,7 @@ def test_a_single_cluster_has_no_interval():
     for name, at in (("auc_roc", {}), ("prevalence", {}), ("recall", {"threshold": 3.0})):
         interval = ev.interval(name, **at)
         assert math.isnan(interval.lower)
-        assert interval.reason == "TOO_FEW"
+        assert interval.reason == "TOO_FEW_CLUSTERS"
     empty = Evaluator(cluster_groups=32)
     assert empty.interval("auc_pr").reason == "TOO_FEW"
     assert empty.interval("recall", threshold=0.5).reason == "TOO_FEW"
@@ -336,18 +332,8 @@ def test_correlation_is_that_of_sums_over_the_groups():
     shared = rng.normal(size=32)
 
     def effect(sums, independent):
-        cells = np.arange(32)
-        ones = np.ones(32)
-        blocks = block_sums(
-            Gradient(sums, sums),
-            cells,
-            is_positive=np.ones(32, dtype=bool),
-            counts=ones.astype(int),
-            squares=np.full(32, independent / 32) / sums**2,
-            block=cells,
-            num_blocks=32,
-        )
-        return DesignEffect.of(blocks)
+        squares = np.full(32, independent / 32)
+        return DesignEffect.of(BlockSums(sums, squares, np.ones(32, dtype=bool)))
 
     first, second = shared + rng.normal(size=32), shared + rng.normal(size=32)
     expected = np.corrcoef(first, second)[0, 1]
@@ -443,10 +429,10 @@ def test_decay_uses_squared_weights():
     p, n = weights[labels].sum(), weights[~labels].sum()
     each = np.where(labels, n, -p) / (p + n) ** 2
     groups = check_clusters(clusters, 32, 1200)
-    sums = np.bincount(groups, weights * each, minlength=32)
-    sums = sums[np.bincount(groups, minlength=32) > 0]
-    variance = sums.var(ddof=1) * sums.size
-    assert found == pytest.approx(max(1.0, variance / (weights**2 * each**2).sum()), rel=1e-9)
+    share = np.bincount(groups, weights, minlength=32) / weights.sum()
+    losses = np.bincount(groups, weights * each, minlength=32) / (1 - share)
+    variance = losses[share > 0].var() * (np.count_nonzero(share) - 1)
+    assert found == pytest.approx(variance / (weights**2 * each**2).sum(), rel=2e-3)
 
 
 def test_panes_show_the_dependence_inside_them():
@@ -501,15 +487,7 @@ def test_least_effect_divides_by_the_quantile_of_chance():
     """Wilson and Hilferty's, within 2 % of scipy's chi-square."""
     ones = np.ones(41)
     sums = np.sqrt(3.0) * np.resize([1.0, -1.0], 41)
-    blocks = block_sums(
-        Gradient(sums, sums),
-        np.arange(41),
-        is_positive=ones.astype(bool),
-        counts=ones.astype(int),
-        squares=1 / sums**2,
-        block=np.arange(41),
-        num_blocks=41,
-    )
+    blocks = BlockSums(sums, ones, ones > 0)
     ratio = blocks.variance / blocks.independent_variance
     assert least_effect(blocks) == pytest.approx(ratio / (stats.chi2.isf(0.01, 40) / 40), rel=0.02)
 
@@ -526,3 +504,47 @@ def test_bounded_intervals_have_clusters_too():
         assert outer.lower <= inner.lower + 0.02
         assert outer.upper >= inner.upper - 0.02
         assert outer.design_effect == pytest.approx(inner.design_effect, rel=0.3)
+
+
+@pytest.mark.slow
+def test_intervals_hold_the_truth_where_clusters_differ_in_size():
+    """Sizes are geometric, and of one cluster in 50 the positives are like negatives.
+
+    Seeds are fixed; with the variance of independent cases below an effect of 1.3, and one unseen
+    case in place of a cluster, AUC-ROC was held in 87 %.
+    """
+    held, streams = 0, 200
+    # Of a positive and a negative: their distance is 3, or 0 of one positive in 50.
+    truth = 0.98 * stats.norm.cdf(3 / math.sqrt(2)) + 0.02 * 0.5
+    for seed in range(streams):
+        rng = np.random.default_rng([78, seed])
+        sizes = rng.geometric(0.1, 200)
+        cluster = np.repeat(np.arange(200), sizes)
+        labels = rng.random(cluster.size) < 0.2
+        is_odd = (rng.random(200) < 0.02)[cluster]
+        scores = rng.normal(3.0 * (labels & ~is_odd))
+        ev = Evaluator(cluster_groups=32)
+        ev.add_cases(labels=labels, scores=scores, clusters=cluster + 1000 * seed)
+        held += truth in ev.interval("auc_roc")
+    assert held >= 0.9 * streams
+
+
+@pytest.mark.parametrize("name", ["auc_roc", "recall", "precision", "expected_cost"])
+def test_few_clusters_have_no_limits(name):
+    """Fewer than some 20: their variance is mostly chance. The figure and its effect remain."""
+    rng = np.random.default_rng(9)
+    cluster = np.repeat(np.arange(12), 40)
+    labels = rng.random(480) < rng.uniform(0.1, 0.6, 12)[cluster]
+    ev = Evaluator(cluster_groups=32)
+    ev.add_cases(labels=labels, scores=rng.normal(labels), clusters=cluster)
+    at = {} if name == "auc_roc" else {"threshold": 0.5}
+    at |= {"cost_fp": 1, "cost_fn": 5} if name == "expected_cost" else {}
+    found = ev.interval(name, **at)
+    assert found.reason == "TOO_FEW_CLUSTERS"
+    assert "no interval: TOO_FEW_CLUSTERS" in str(found)
+    compared = compare(ev, ev, metric=name, **at)
+    assert compared.reason == "TOO_FEW_CLUSTERS"
+    assert "it needs 20 effective clusters" in str(compared)
+    assert found.design_effect >= 1
+    assert found.estimate > 0
+    assert math.isnan(found.lower)

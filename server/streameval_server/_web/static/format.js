@@ -23,6 +23,7 @@ export const REASONS = {
   UNDEFINED_REASON_NO_NEGATIVES: "no negative case yet",
   UNDEFINED_REASON_TOO_FEW: "too few cases for an interval",
   UNDEFINED_REASON_TOO_FEW_EFFECTIVE: "too few effective cases for an interval",
+  UNDEFINED_REASON_TOO_FEW_CLUSTERS: "too few clusters for an interval",
   UNDEFINED_REASON_NOT_PROBABILITIES: "scores are no probabilities",
   UNDEFINED_REASON_NO_THRESHOLD: "no threshold is declared",
   UNDEFINED_REASON_CHOSEN_ON_SAME_CASES: "chosen on these cases",
