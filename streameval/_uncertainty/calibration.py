@@ -40,7 +40,12 @@ from streameval._uncertainty.limits import (
     Limits,
     proportion_limits,
 )
-from streameval._uncertainty.rules import IntervalRule, UncertainMetric, has_no_limits
+from streameval._uncertainty.rules import (
+    IntervalRule,
+    UncertainMetric,
+    has_no_limits,
+    share_figure,
+)
 from streameval._uncertainty.student import anytime_quantile, normal_quantile, student_quantile
 
 if TYPE_CHECKING:
@@ -78,8 +83,9 @@ class Gaps:
     cases: FloatArray
 
     @classmethod
-    def of(cls, cells: Groups, effective: float) -> Gaps:
-        """Return the gaps of cells, of `effective` scored cases. O(K)."""
+    def of(cls, sample: ScoredSample) -> Gaps:
+        """Return the gaps of a sample. O(K)."""
+        cells, squares = sample.cells, sample.squares
         finite = np.isfinite(cells.scores)
         score, p, n = cells.scores[finite], cells.p[finite], cells.n[finite]
         place = np.searchsorted(np.arange(1, DEFAULT_BINS) / DEFAULT_BINS, score, side="left")
@@ -92,7 +98,9 @@ class Gaps:
         gap = summed(score * (p + n) - p)[held] / size[held]
         spread = summed(score**2 * n + (1 - score) ** 2 * p)[held] / size[held] - gap**2
         share = size[held] / size.sum()
-        cases = effective * share
+        cases = sample.effective * share
+        if squares is not None:
+            cases = size[held] ** 2 / summed(squares[finite])[held]  # Kish's, of each bin
         rate = (cases * positives[held] / size[held] + 1) / (cases + 2)
         variance = np.maximum(spread, rate * (1 - rate))
         return cls(share, gap, np.sqrt(variance / cases), cases)
@@ -105,8 +113,8 @@ class Gaps:
     @property
     def between(self) -> float:
         """The part of the variance that the bins' shares have."""
-        spread = float(self.share @ self.gap**2) - self.value**2
-        return max(spread, 0.0) / float(self.cases.sum())
+        apart = np.abs(self.gap) - self.value
+        return float((self.share**2 / self.cases) @ apart**2)
 
     @property
     def variance(self) -> float:
@@ -171,7 +179,9 @@ class CalibrationRule(IntervalRule):
         figure = effect.widened(Figure(estimate, math.nan, positives / view.unit, effective))
         if counted._has_few_effective():
             figure = replace(figure, refused=TOO_FEW_EFFECTIVE)
-        rule = replace(self, sample=ScoredSample(cells_of(view), effective, effect))
+        cells = cells_of(view)
+        sample = ScoredSample(cells, effective, effect, *counted._weights_of_scored(cells))
+        rule = replace(self, sample=sample)
         return UncertainMetric(rule, estimate, (figure,), figure, effect)
 
     def limits(self, figures: tuple[Figure, ...], alpha: float, *, anytime: bool) -> Limits:
@@ -185,30 +195,44 @@ class CalibrationRule(IntervalRule):
 
 
 class ScoredSample(NamedTuple):
-    """The cells of scored cases, the effective number of cases, and the effect of clusters."""
+    """What limits of calibration are made of.
+
+    Attributes
+    ----------
+    cells : Groups
+    effective : float
+        The effective number of scored cases.
+    effect : DesignEffect
+        Of clusters.
+    squares : float64[K] or None
+        Sum of squared weights of each cell; None where no case weighs other than 1.
+    positives : Figure or None
+        The share of the weighted scored cases that is positive; None as `squares`.
+    """
 
     cells: Groups
     effective: float
     effect: DesignEffect
+    squares: FloatArray | None
+    positives: Figure | None
 
 
 def _gap_limits(sample: ScoredSample, alpha: float, anytime: bool) -> Limits:
-    gaps = Gaps.of(sample.cells, sample.effective)
+    gaps = Gaps.of(sample)
     return gaps.limits(alpha, sample.effect, anytime=anytime)
 
 
 def _ratio_limits(sample: ScoredSample, alpha: float, anytime: bool) -> Limits:
     """Return Wilson's limits of the share of positives, over the mean score. O(K)."""
-    cells, effective, effect = sample
+    cells, effective = sample.cells, sample.effective
     finite = np.isfinite(cells.scores)
     p, n = cells.p[finite], cells.n[finite]
     total = float((p + n).sum())
     share, mean = float(p.sum()) / total, float(cells.scores[finite] @ (p + n)) / total
     if not mean:
         return UNDEFINED
-    hits = effective * share
-    figure = Figure(share, share * (1 - share) / effective, hits, effective - hits)
-    lower, upper = proportion_limits(effect.widened(figure), alpha, anytime=anytime)
+    figure = sample.positives or share_figure(effective * share, effective * (1 - share))
+    lower, upper = proportion_limits(sample.effect.widened(figure), alpha, anytime=anytime)
     return lower / mean, upper / mean
 
 

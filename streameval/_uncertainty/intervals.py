@@ -36,12 +36,14 @@ from streameval._uncertainty.weighted_variance import (
     effective_scored,
     weighted_cost,
     weighted_figure,
+    weighted_scored,
     weighted_share,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from streameval._common.arrays import FloatArray
     from streameval._counts.groups import Groups
     from streameval._counts.state import State
     from streameval._metrics.confusion import Confusion
@@ -226,6 +228,13 @@ class UncertaintyQueries(BoundsQueries):
         if self._has_few_effective():
             return [UNDEFINED] * len(table)
         return bin_limits(table, effective, level)
+
+    def _weights_of_scored(self, cells: Groups) -> tuple[FloatArray | None, Figure | None]:
+        """Return the squared weights of each cell, and the share of positives. O(K)."""
+        view = self._view()
+        if view.weighted is None:
+            return None, None
+        return weighted_scored(view, view.weighted, cells)
 
     def _has_few_effective(self) -> bool:
         """Return whether one case has too much of the squared weights for an interval. O(K)."""

@@ -29,6 +29,8 @@ from streameval._uncertainty.limits import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from streameval._common.arrays import FloatArray
+    from streameval._counts.groups import Groups
     from streameval._counts.view import View
     from streameval._metrics.confusion import Confusion
     from streameval._metrics.costs import ErrorCosts
@@ -94,6 +96,8 @@ class Counted(Protocol):
     def _effective_scored(self) -> float: ...
 
     def _has_few_effective(self) -> bool: ...
+
+    def _weights_of_scored(self, cells: Groups) -> tuple[FloatArray | None, Figure | None]: ...
 
     def _design_effect(self, name: str, arguments: tuple[float, ...]) -> DesignEffect: ...
 

@@ -152,6 +152,14 @@ def effective_scored(weighted: ScoreCounts) -> float:
     return effective_cases(units, sum(float(run.squares().sum()) for run in runs))
 
 
+def weighted_scored(view: View, weighted: ScoreCounts, cells: Groups) -> tuple[FloatArray, Figure]:
+    """Return squared weights by cell, and the share of scored cases that is positive. O(K)."""
+    sides = [_class_sums(run, 0, view.unit, cells.scores) for run in weighted.runs]
+    cases, units, squares = np.transpose([side.totals for side in sides])
+    share = _share(cases, units, squares, unseen=unseen_weight(view, weighted))
+    return sides[0].squares + sides[1].squares, share
+
+
 def weighted_share(
     view: View,
     weighted: ScoreCounts,
