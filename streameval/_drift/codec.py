@@ -2,13 +2,12 @@
 
 Layout, little-endian: the settings; the bands of the reference; means, errors and thetas;
 names of segments; evidence; the panes that are open, as rows of those parts and sides that
-have cases; alarms; with flag 1, the dependence of the reference's rows. Floats are written as
-they are, so equal detectors have equal bytes.
+have cases; alarms; warnings of the reference, if there are any. Floats are written as they are,
+so equal detectors have equal bytes.
 """
 
 from __future__ import annotations
 
-import math
 import struct
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -34,8 +33,7 @@ if TYPE_CHECKING:
     from streameval._drift.processes import Processes
     from streameval._drift.side_table import PaneSums
 
-_HAS_DEPENDENCE = 1
-FRAME: Final = Frame(b"SVED", 1, "a drift detector", _HAS_DEPENDENCE)
+FRAME: Final = Frame(b"SVED", 1, "a drift detector")
 _SETTINGS = struct.Struct("<qqqdBB")
 _WATCH = struct.Struct("<Bd")
 _HAS_THRESHOLD, _HAS_CLUSTERS, _IS_PROBABILITY = 1, 2, 4
@@ -43,7 +41,6 @@ _SIZES = struct.Struct("<HHHIIH")
 _TIMES = struct.Struct("<qqqq")
 _PANE = struct.Struct("<qI")
 _NAME = struct.Struct("<H")
-_DEPENDENCE = struct.Struct("<d")
 
 
 def encode_engine(engine: DriftEngine) -> bytes:
@@ -51,7 +48,6 @@ def encode_engine(engine: DriftEngine) -> bytes:
     frozen, processes = engine.frozen, engine.processes
     open_panes = engine.panes.items()
     places = {name: place for place, name in enumerate(frozen.segments)}
-    has_dependence = frozen.dependence > 1
     return FRAME.sealed(
         _settings_bytes(engine.settings),
         _SIZES.pack(
@@ -70,8 +66,7 @@ def encode_engine(engine: DriftEngine) -> bytes:
         *(column.astype(dtype).tobytes() for _, column, dtype in _columns(processes)),
         *(_pane_bytes(pane, sums) for pane, sums in open_panes),
         *(encode_alarm(alarm, places) for alarm in engine.alarms),
-        _DEPENDENCE.pack(frozen.dependence) if has_dependence else b"",
-        flags=_HAS_DEPENDENCE * has_dependence,
+        *(_NAME.pack(len(text.encode())) + text.encode() for text in frozen.warnings),
     )
 
 
@@ -101,13 +96,24 @@ def decode_engine(data: bytes | bytearray | memoryview) -> DriftEngine:
         _read_pane(reader, engine)
     engine.num_alarms = num_alarms
     engine.alarms = [decode_alarm(reader, settings, frozen.segments) for _ in range(alarms)]
-    if reader.flags & _HAS_DEPENDENCE:
-        (dependence,) = reader.fields(_DEPENDENCE)
-        if not 1 < dependence < math.inf:
-            raise_corrupt("the dependence of the detector's reference is out of range")
-        engine.frozen = replace(frozen, dependence=dependence)
-    reader.end()
+    engine.frozen = replace(frozen, warnings=_warnings(reader))
     return engine
+
+
+def _warnings(reader: Reader) -> tuple[str, ...]:
+    """Read the warnings of the reference, which end the bytes; as a rule there are none."""
+    found = []
+    while reader.left:
+        (size,) = reader.fields(_NAME)
+        found.append(_text(reader, size, "a warning"))
+    return tuple(found)
+
+
+def _text(reader: Reader, size: int, what: str) -> str:
+    try:
+        return bytes(reader.blob(size)).decode()
+    except UnicodeDecodeError:
+        raise_corrupt(f"{what} is not UTF-8")
 
 
 def _settings_bytes(settings: DriftSettings) -> bytes:
@@ -170,10 +176,7 @@ def _frozen(reader: Reader, edges: int, segments: int, sides: int) -> FrozenRefe
     names = []
     for _ in range(segments):
         (size,) = reader.fields(_NAME)
-        try:
-            names.append(bytes(reader.blob(size)).decode())
-        except UnicodeDecodeError:
-            raise_corrupt("the name of a segment is not UTF-8")
+        names.append(_text(reader, size, "the name of a segment"))
     return FrozenReference(Bands(cuts, tables), means, errors, thetas, tuple(names))
 
 

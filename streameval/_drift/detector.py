@@ -47,7 +47,7 @@ class DriftDetector:
     time to a false alarm of the whole detector is at least `mean_time_to_false_alarm`, at
     any number of looks and of cases. It assumes that the means of panes do not depend on
     the panes before: take panes that are longer than a burst or the retries of an id last;
-    `warning` says where the reference shows that they may not be. Give `clusters` for cases
+    `warnings` says where the reference shows that they may not be. Give `clusters` for cases
     of one pane that depend on one another.
 
     Parameters
@@ -168,19 +168,14 @@ class DriftDetector:
         return tuple(each.name for each in self._engine.settings.watches)
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was seen in the reference's panes: cases that depend on one another over hours."""
+        return self._engine.frozen.warnings
+
+    @property
     def alarms(self) -> tuple[Alarm, ...]:
         """The alarms, oldest first: all open ones, and the newest others, 32 at most."""
         return tuple(self._engine.alarms)
-
-    @property
-    def warning(self) -> str | None:
-        """Why false alarms may be more frequent than stated, and what to do; None if not known.
-
-        It needs a window as the reference, whose older panes are of an hour, and panes of the
-        detector that are shorter: rows of one hour that depend on one another, such as retries,
-        may be in several of them. Declared clusters count within a pane only.
-        """
-        return self._engine.warning
 
     @property
     def evidence(self) -> dict[str, float]:

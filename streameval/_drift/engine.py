@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
-from streameval._common.spans import format_span
 from streameval._drift.alarm import CHANGED_AT, Alarm, acknowledged, named_segments
 from streameval._drift.change import LEVEL, estimate_change
 from streameval._drift.open_panes import OpenPanes
@@ -147,22 +145,6 @@ class DriftEngine:
             self.processes.restart_companions(pane)
             self.changed_us = [-1, -1]
         return self.alarms[index]
-
-    @property
-    def warning(self) -> str | None:
-        """Why false alarms may be more frequent than stated; None where nothing is known of it."""
-        effect = self.frozen.dependence
-        if effect == 1:
-            return None
-        pane = format_span(timedelta(microseconds=self.settings.pane_us))
-        declare = " and declare clusters (clusters=, of a stream cluster_key)"
-        return (
-            "rows of one hour of the reference depend on one another: the variance is at least "
-            f"{effect:.2g} times as large as with independent rows. Where an id that is sent "
-            f"again, or a cluster such as a session, has rows in several panes of {pane}, false "
-            "alarms are more frequent than stated: take panes (pane=) that are longer than that "
-            f"lasts{'' if self.settings.has_clusters else declare}"
-        )
 
     def evidence(self, index: int) -> float:
         """Return the evidence of a watch as a share of what raises an alarm."""

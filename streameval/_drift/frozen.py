@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.spans import format_span
 from streameval._drift.processes import HOUR_US
 from streameval._drift.reference import (
     MIN_CASES,
@@ -43,9 +45,8 @@ class FrozenReference:
         Of the whole, then of the segments; 0 where no fall could be seen.
     segments : tuple of str
         ``"key=value"``, sorted.
-    dependence : float
-        The design effect that rows of one hour have at least, where the bets are of shorter
-        panes and it is worth a warning; else 1.
+    warnings : tuple of str
+        What panes of the whole showed of dependence over hours.
     """
 
     bands: Bands
@@ -53,7 +54,7 @@ class FrozenReference:
     errors: FloatArray
     thetas: FloatArray
     segments: tuple[str, ...]
-    dependence: float = 1.0
+    warnings: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -85,20 +86,32 @@ class FrozenReference:
             np.array([each.error for each in means]),
             np.array(thetas),
             tuple(segments),
-            _dependence(reference, settings),
+            _dependence_warnings(reference, settings),
         )
 
 
-def _dependence(reference: ReferenceCases, settings: DriftSettings) -> float:
-    """Return what dependence inside the reference's panes, of an hour where they are old, is.
+def _dependence_warnings(reference: ReferenceCases, settings: DriftSettings) -> tuple[str, ...]:
+    """Return why false alarms may be more frequent than stated; nothing if it is not known.
 
     Retries, sessions and users have rows in several panes of the bets, which then are not
-    independent. AUC-ROC shows it, because a cycle of the prevalence does not move it.
+    independent. The reference's panes are of an hour once they are old. AUC-ROC shows what their
+    rows have in common, because a cycle of the prevalence does not move it.
     """
     if settings.pane_us >= HOUR_US:
-        return 1.0
+        return ()
     effect = pane_effect(reference.state, reference.panes, gradient_function("auc_roc", ()))
-    return effect if effect > MAX_SILENT_EFFECT else 1.0
+    if not effect > MAX_SILENT_EFFECT:
+        return ()
+    pane = format_span(timedelta(microseconds=settings.pane_us))
+    declare = " and declare clusters (clusters=, of a stream cluster_key)"
+    text = (
+        "rows of one hour of the reference depend on one another: the variance is at least "
+        f"{effect:.2g} times as large as with independent rows. Where an id that is sent "
+        f"again, or a cluster such as a session, has rows in several panes of {pane}, false "
+        "alarms are more frequent than stated: take panes (pane=) that are longer than that "
+        f"lasts{'' if settings.has_clusters else declare}"
+    )
+    return (text,)
 
 
 def _unseen_error(index: int, mean: Mean, settings: DriftSettings) -> InvalidInputError:

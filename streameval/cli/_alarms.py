@@ -193,7 +193,7 @@ def _print_status(status: AlarmStatus, declared: AlarmSettings | None) -> None:
     lines += [f"  {name}: {share:.1%} of an alarm" for name, share in status.evidence.items()]
     if status.left_out:
         lines.append(f"  {status.left_out:,} rows with a weight are not watched")
-    lines += [f"  note: {warning}" for warning in status.warnings]
+    lines += [f"  note: {each}" for each in status.warnings]
     for line in lines:
         say(line)
 

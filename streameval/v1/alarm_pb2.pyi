@@ -179,7 +179,7 @@ class AlarmStatus(_message.Message):
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Why false alarms may be more frequent than stated, and what to do, for people."""
+        """What was seen in its reference, for people: cases that depend on one another over hours."""
 
     def __init__(
         self,

@@ -71,7 +71,7 @@ def status_message(
         waits_for=view.waits_for,
         reference=time_range(view.reference_us),
         left_out=view.left_out,
-        warnings=[] if view.warning is None else [view.warning],
+        warnings=view.warnings,
     )
     if view.since_us is not None:
         message.watching_since.FromMicroseconds(view.since_us)

@@ -209,8 +209,8 @@ class AlarmsView:
         Numbers of the alarms that a webhook has taken.
     left_out : int
         Rows with a weight.
-    warning : str or None
-        Why false alarms may be more frequent than stated.
+    warnings : tuple of str
+        What was seen in its reference.
     """
 
     waits_for: str
@@ -220,7 +220,7 @@ class AlarmsView:
     alarms: tuple[Alarm, ...]
     delivered: frozenset[int]
     left_out: int
-    warning: str | None = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def num_open(self) -> int:

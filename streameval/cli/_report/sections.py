@@ -33,6 +33,7 @@ def alarms(found: Answers) -> Markup | None:
         state = f"No alarm can be raised yet: {status.waits_for}."
     else:
         state = f"{num_open or 'No'} open {'alarm' if num_open == 1 else 'alarms'}."
+    state = " ".join((state, *(f"{each[0].upper()}{each[1:]}." for each in status.warnings)))
     sentences = [tag("li", _alarm(each)) for each in reversed(status.alarms)]
     return _section("Alarms", tag("p", state), tag("ul", *sentences) if sentences else None)
 

@@ -70,7 +70,7 @@ class AlarmStatus(Result):
     left_out : int
         Rows with a weight, which are not watched.
     warnings : tuple of str
-        Why false alarms may be more frequent than stated, and what to do.
+        What was seen in its reference: cases that depend on one another over hours.
     """
 
     stream: str

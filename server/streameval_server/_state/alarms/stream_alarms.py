@@ -400,7 +400,7 @@ class StreamAlarms(Observer):
             tuple(engine.alarms),
             frozenset(self._delivered),
             self._left_out,
-            engine.warning,
+            engine.frozen.warnings,
         )
 
     def to_bytes(self) -> bytes:

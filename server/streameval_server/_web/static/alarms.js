@@ -207,13 +207,14 @@ function waitWords({ waitsFor, reference }) {
   return `No alarm can be raised yet: ${isTime ? `the stream waits for ${waitsFor}` : waitsFor}. The reference is ${between}.`;
 }
 
-function noteWords({ watchingSince, reference, leftOut, warnings }) {
+function noteWords({ watchingSince, reference, leftOut, warnings = [] }) {
   if (!watchingSince) return "";
   const [start, end] = [new Date(reference.startTime), new Date(reference.endTime)];
   const notes = ["Evidence, as a share of what raises an alarm; while one is open, that since.",
     `Compared with ${period(start, end)}; watched since ${moment(new Date(watchingSince))}.`];
   if (Number(leftOut)) notes.push(`Not watched: ${count(Number(leftOut))} rows with a weight, because their labels were chosen.`);
-  return [...notes, ...warnings.map(sentence)].join(" ");
+  notes.push(...warnings.map((each) => `${each[0].toUpperCase()}${each.slice(1)}.`));
+  return notes.join(" ");
 }
 
 function factWords({ sinceLimits, raisedAt, lookAt, repeats, lastAt }) {
