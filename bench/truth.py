@@ -1,7 +1,7 @@
 """Where figures can be trusted, by simulation: a map of all, and two parts of it in detail.
 
     python bench/truth.py map                 # every figure: coverage, width, refusals
-    python bench/truth.py map --quick         # 200 samples a cell, none repeated
+    python bench/truth.py map --quick         # 200 samples a cell in place of 1,000
     python bench/truth.py map --only areas    # again, cells whose part or name has this text
     python bench/truth.py map --resume        # only cells that the file does not have
     python bench/truth.py clusters            # of equal and unequal sizes, some three minutes
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from truth_clusters import print_clusters
 from truth_labels import print_labels
-from truth_map import RESULTS, print_map
+from truth_map import REPLICATES, RESULTS, print_map
 
 
 def main() -> None:
@@ -30,6 +30,7 @@ def main() -> None:
     parts = parser.add_subparsers(dest="part", required=True)
     drawn = parts.add_parser("map", help="every figure, over prevalence, positives and designs")
     drawn.add_argument("--resume", action="store_true", help="keep the cells of the file")
+    drawn.add_argument("--replicates", type=int, default=REPLICATES, help="samples a cell")
     drawn.add_argument("--to", type=Path, default=RESULTS, help="the file of results")
     clusters = parts.add_parser("clusters", help="cases of one user or one burst")
     clusters.add_argument("--groups", type=int, default=32, help="that clusters are hashed into")
@@ -42,7 +43,8 @@ def main() -> None:
         each.add_argument("--quick", action="store_true", help="fewer streams a cell")
     chosen = parser.parse_args()
     if chosen.part == "map":
-        print_map(chosen.seed, chosen.only, chosen.to, quick=chosen.quick, resume=chosen.resume)
+        replicates = 200 if chosen.quick else chosen.replicates
+        print_map(chosen.seed, chosen.only, chosen.to, replicates=replicates, resume=chosen.resume)
         return
     streams = 60 if chosen.quick else chosen.streams
     if chosen.part == "clusters":

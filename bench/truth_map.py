@@ -44,7 +44,7 @@ PARTS = (
     projection_cells,
 )
 
-REPLICATES, REPEATED = 1_000, 4_000
+REPLICATES, TIMES_REPEATED = 1_000, 4
 DOUBTFUL = 0.945
 """A lower coverage is measured again."""
 MIN_COVERAGE = 0.93
@@ -197,13 +197,12 @@ def read_rows(path: Path = RESULTS) -> list[Row]:
         ]
 
 
-def print_map(seed: int, only: str, path: Path, *, quick: bool, resume: bool) -> None:
+def print_map(seed: int, only: str, path: Path, *, replicates: int, resume: bool) -> None:
     """Measure the cells, write a line for each figure, and print the summary."""
     begin, kept = time.perf_counter(), read_rows(path) if path.exists() else []
     if not resume:
         kept = [row for row in kept if only not in f"{row.part}: {row.cell}"]
     done = {(row.part, row.cell) for row in kept}
-    replicates, repeated = (200, 0) if quick else (REPLICATES, REPEATED)
     with path.open("w", newline="") as file:
         file.write(f"# seed {seed}\n")
         writer = csv.DictWriter(file, [each.name for each in fields(Row)], lineterminator="\n")
@@ -212,7 +211,7 @@ def print_map(seed: int, only: str, path: Path, *, quick: bool, resume: bool) ->
             row
             for cell in cells_of(only)
             if (cell.part, cell.name) not in done
-            for row in measure(cell, seed, replicates, repeated)
+            for row in measure(cell, seed, replicates, TIMES_REPEATED * replicates)
         )
         rows = []
         for row in chain(kept, fresh):
