@@ -14,7 +14,7 @@ from map_areas import AREAS
 from map_cells import Cell, Found, Rng
 from populations import POPULATIONS, Population, counted, draw
 
-from streameval import PairedEvaluator, compare, find_fall
+from streameval import PairedEvaluator, Window, compare, find_fall
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -228,18 +228,16 @@ def draw_fall(
         counted(draw(population, rng, int(max(rng.poisson(each), 3)), prevalence))
         for each in positives
     ]
-    found = {}
+    hour_us, found = 3_600_000_000, {}
+    windows = [
+        Window(step._view(), place * hour_us, (place + 1) * hour_us)
+        for place, step in enumerate(steps)
+    ]
     for name in figures:
-        fall = find_fall(*np.transpose([series_row(step, name) for step in steps]))
+        fall = find_fall(windows, name)
         difference = 0.0 if fall is None else fall.difference
         found[name] = Found(0.0, difference, difference, difference)
     return found
-
-
-def series_row(step: object, name: str) -> tuple[float, float, float]:
-    """Return a step's value and limits."""
-    interval = step.interval(name)
-    return interval.estimate, interval.lower, interval.upper
 
 
 MIN_LABELS = 100

@@ -261,6 +261,8 @@ def draw_sample(
         seed = int(rng.integers(1 << 30))
         drawn = allocation.draw(ids=waiting.astype(str), scores=scores[waiting], seed=seed)
         rows, chances = np.array(drawn.ids).astype(int), drawn.label_probabilities
+        evaluator = Evaluator(min_label_probability=allocation.min_label_probability)
+        evaluator.add_cases(labels=labels[:PILOT], scores=scores[:PILOT])
         evaluator.add_cases(labels=labels[rows], scores=scores[rows], label_probability=chances)
         every = np.append(np.arange(PILOT), rows)
         weights = np.append(np.ones(PILOT), 1 / chances)

@@ -54,8 +54,8 @@ MAX_WIDTH, MIN_EFFECTIVE = 1.5, 100
 MAX_REFUSED = 0.1
 TEXTBOOK = (0.93, 0.97)
 """The coverage at which a textbook's method is said to work."""
-MIN_ANSWERS = 100
-"""Fewer answers say nothing about coverage."""
+MIN_ANSWERED = 1 / 20
+"""Of the samples of a cell: fewer answers say nothing about coverage."""
 
 
 @dataclass(frozen=True)
@@ -96,10 +96,15 @@ class Row:
     textbook_width: float
 
     @property
+    def is_answered(self) -> bool:
+        """Whether enough samples have an interval to tell its coverage."""
+        return 1 - self.refused >= MIN_ANSWERED
+
+    @property
     def upper_limit(self) -> float:
         """Of the coverage, which is not above it with `CERTAINTY` (Clopper and Pearson)."""
         answers = round(self.replicates * (1 - self.refused))
-        held = round(self.coverage * answers) if answers >= MIN_ANSWERS else answers
+        held = round(self.coverage * answers) if self.is_answered else answers
         return (
             1.0 if held == answers else float(stats.beta.ppf(CERTAINTY, held + 1, answers - held))
         )
@@ -257,7 +262,7 @@ def table(rows: list[Row]) -> list[str]:
 
 def line_of(rows: list[Row]) -> list[str]:
     """Return the columns of one figure's cells."""
-    answered = [row for row in rows if row.replicates * (1 - row.refused) >= MIN_ANSWERS]
+    answered = [row for row in rows if row.is_answered]
     least = min(answered, key=lambda row: row.coverage, default=None)
     asked = [r for r in answered if r.effective >= MIN_EFFECTIVE and not r.is_apart]
     textbook = [row for row in rows if not math.isnan(row.textbook)]
