@@ -28,12 +28,13 @@ from streameval._uncertainty.design_effect import INDEPENDENT
 from streameval._uncertainty.error_costs import error_shares
 from streameval._uncertainty.estimates import figure_of, rule_of, value_of, variance_of
 from streameval._uncertainty.interval import Interval
-from streameval._uncertainty.limits import UNDEFINED, Figure, Limits
+from streameval._uncertainty.limits import UNDEFINED, Figure, Limits, proportion_limits
 from streameval._uncertainty.pane_blocks import pane_effect
 from streameval._uncertainty.rules import Given, share_figure
 from streameval._uncertainty.unseen_weights import unseen_weight
 from streameval._uncertainty.weighted_variance import (
     effective_scored,
+    weighted_bins,
     weighted_cost,
     weighted_figure,
     weighted_scored,
@@ -224,10 +225,13 @@ class UncertaintyQueries(BoundsQueries):
 
     def _bin_limits(self, table: ReliabilityTable, level: float) -> list[Limits]:
         """Return the limits of each observed rate of a table; nan of too few effective cases."""
-        effective = self._effective_scored()
+        view = self._view()
         if self._has_few_effective():
             return [UNDEFINED] * len(table)
-        return bin_limits(table, effective, level)
+        if view.weighted is not None:
+            figures = weighted_bins(view, view.weighted, table.upper)
+            return [proportion_limits(figure, 1 - level) for figure in figures]
+        return bin_limits(table, self._effective_scored(), level)
 
     def _weights_of_scored(self, cells: Groups) -> tuple[FloatArray | None, Figure | None]:
         """Return the squared weights of each cell, and the share of positives. O(K)."""

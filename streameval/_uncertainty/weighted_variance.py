@@ -160,6 +160,25 @@ def weighted_scored(view: View, weighted: ScoreCounts, cells: Groups) -> tuple[F
     return sides[0].squares + sides[1].squares, share
 
 
+def weighted_bins(view: View, weighted: ScoreCounts, upper: FloatArray) -> list[Figure]:
+    """Return the observed rate of each bin of scores, without cases that it lacks. O(K).
+
+    Parameters
+    ----------
+    view, weighted
+        As of `weighted_figure`.
+    upper : float64[B]
+        The greatest score of each bin, ascending; each has cases.
+    """
+    unseen = unseen_weight(view, weighted)._replace(cases=0.0)
+    sums = np.zeros((upper.size, 3, 2))
+    for side, run in enumerate(weighted.runs):
+        place = np.searchsorted(upper, run.scores, side="left")
+        for row, column in enumerate((run.cases, run.multiplicities(), run.squares())):
+            np.add.at(sums[:, row, side], place, column)
+    return [_share(*each, unseen=unseen) for each in sums]
+
+
 def weighted_share(
     view: View,
     weighted: ScoreCounts,

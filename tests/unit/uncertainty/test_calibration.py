@@ -185,3 +185,15 @@ def test_weights_that_rise_with_the_score_hold_the_truth():
             held[name] += true[name] in ev.interval(name)
     # 0.96 less four standard errors.
     assert min(held.values()) >= 600 * (0.96 - 4 * (0.96 * 0.04 / 600) ** 0.5), held
+
+
+def test_a_bin_of_great_weights_has_its_own_effective_cases():
+    """Twenty cases of weight 50 are twenty, whatever the other bins weigh."""
+    rng = np.random.default_rng(9)
+    scores = np.append(rng.uniform(0, 0.5, 2_000), rng.uniform(0.5, 1, 20))
+    labels = rng.random(scores.size) < scores
+    ev = Evaluator(min_label_probability=0.02)
+    ev.add_cases(labels=labels, scores=scores, weights=np.where(scores > 0.5, 50.0, 1.0))
+    alone = evaluator(labels[-20:], scores[-20:])
+    found = ev._bin_limits(ev.reliability(2), 0.95)[1]
+    assert found == pytest.approx(alone._bin_limits(alone.reliability(2), 0.95)[0], rel=1e-9)
