@@ -31,7 +31,7 @@ from streameval._uncertainty.interval import Interval
 from streameval._uncertainty.limits import UNDEFINED, Figure, Limits, proportion_limits
 from streameval._uncertainty.pane_blocks import pane_effect
 from streameval._uncertainty.rules import Given, share_figure
-from streameval._uncertainty.unseen_weights import unseen_weight
+from streameval._uncertainty.unseen_weights import assumed_weight, unseen_weight
 from streameval._uncertainty.weighted_variance import (
     effective_scored,
     weighted_bins,
@@ -160,16 +160,8 @@ class UncertaintyQueries(BoundsQueries):
         if threshold is not None and given.costs is None:
             # A share is rounded apart from its rate, and may be undefined where the rate is not.
             found = replace(found, estimate=self._value_given(metric, given))
-        found = replace(found, assumed_weight=self._assumed_weight())
+        found = replace(found, assumed_weight=assumed_weight(self._view()))
         return self._with_least_effect(found, metric, given.arguments)
-
-    def _assumed_weight(self) -> float:
-        """Return what an unseen case is assumed to weigh; nan where a design says it. O(K)."""
-        view = self._view()
-        unseen = None if view.weighted is None else unseen_weight(view, view.weighted)
-        if unseen is None or unseen.is_declared:
-            return math.nan
-        return unseen.units / view.unit
 
     def _bootstrap(
         self, name: str, level: float, prevalence: float | None, *, resamples: int, seed: int

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from streameval._common.errors import InvalidInputError
@@ -33,8 +33,10 @@ from streameval._uncertainty.pair_variance import (
 from streameval._uncertainty.pair_verdict import verdict_of
 from streameval._uncertainty.rules import Given
 from streameval._uncertainty.student import E_VALUE_ALPHA
+from streameval._uncertainty.unseen_weights import assumed_weight, unseen_weight
 
 if TYPE_CHECKING:
+    from streameval._uncertainty.interval import Interval
     from streameval._uncertainty.intervals import UncertaintyQueries
     from streameval._uncertainty.pair_grid import PairGrid
     from streameval._uncertainty.rules import UncertainMetric
@@ -52,6 +54,8 @@ class ComparedPair:
     difference : Difference
     reason : str or None
         Why the difference has no variance.
+    assumed_weight : float
+        As of `Interval`.
     """
 
     metric: str
@@ -60,6 +64,7 @@ class ComparedPair:
     b: UncertainMetric
     difference: Difference
     reason: str | None
+    assumed_weight: float
 
     DECIDING_E_VALUE: ClassVar[float] = 1 / E_VALUE_ALPHA
     """The evidence that decides: equal models ever reach it with a probability of 0.05."""
@@ -113,7 +118,8 @@ class ComparedPair:
             effect=variance.difference,
         )
         a, b = a.widened(variance.a), b.widened(variance.b)
-        return cls(metric, prevalence, a, b, difference, reason)
+        weight = assumed_weight(models[0]._view())
+        return cls(metric, prevalence, a, b, difference, reason, weight)
 
     def growth_to_decide(self) -> float:
         """Return how many times as many cases a decision takes; as `Difference`. O(1)."""
@@ -141,13 +147,17 @@ class ComparedPair:
             level=level,
             p_value=p_value,
             prevalence=self.prevalence,
-            a=self.a.interval(level, anytime=anytime),
-            b=self.b.interval(level, anytime=anytime),
+            a=self._side(self.a, level, anytime=anytime),
+            b=self._side(self.b, level, anytime=anytime),
             reason=TOO_FEW if math.isnan(lower) and reason is None else reason,
             anytime=anytime,
             e_value=evidence,
             design_effect=difference.effect.value,
         )
+
+    def _side(self, metric: UncertainMetric, level: float, *, anytime: bool) -> Interval:
+        found = metric.interval(level, anytime=anytime)
+        return replace(found, assumed_weight=self.assumed_weight)
 
 
 def _unseen(
@@ -158,17 +168,19 @@ def _unseen(
 ) -> UnseenCases:
     """Return what unseen cases of both models do to their difference; nan without limits. O(G).
 
-    An unseen case has the weight by which each class's effective cases are counted, and with
-    clusters it is as many cases as the greatest of the effects.
+    An unseen case weighs what `unseen_weights` says, and with clusters it is as many cases as
+    the greatest of the effects.
     """
     effects = (variance.difference, variance.a, variance.b)
     size = max(effect.value for effect in effects)
-    positives = min(metric.figure.positives for metric in metrics)
-    if math.isnan(variance.value) or not math.isfinite(size) or positives == 0:
+    if math.isnan(variance.value) or not math.isfinite(size):
         return UnseenCases(math.nan, math.nan)
     found = []
     for model, metric in zip(models, metrics):
-        groups, figure = model._view().groups, metric.figure
-        units = size * groups.P / figure.positives, size * groups.N / figure.negatives
-        found.append(unseen_cases(groups, metric, prevalence, units))
+        view = model._view()
+        units = size
+        if view.weighted is not None:
+            weight = unseen_weight(view, view.weighted)
+            units *= weight.cases * weight.units
+        found.append(unseen_cases(view.groups, metric, prevalence, units))
     return UnseenCases(sum(each.variance for each in found), max(each.step for each in found))

@@ -169,7 +169,7 @@ def unseen_cases(
     groups: Groups,
     model: UncertainMetric,
     prevalence: float | None,
-    units: tuple[float, float] = (1.0, 1.0),
+    units: float = 1.0,
 ) -> UnseenCases:
     """Return what unseen cases of one model add to the variance of a difference. O(G).
 
@@ -185,15 +185,15 @@ def unseen_cases(
         The metric of the model.
     prevalence : float or None
         As in the figures.
-    units : (float, float)
-        How much an unseen positive and an unseen negative weigh.
+    units : float
+        How much an unseen case weighs.
     """
     estimator = model.rule.estimator
     assert estimator is not None
-    of_positive, of_negative = (max(1, round(each)) for each in units)
-    lost = positive_step(groups, estimator, prevalence, units=of_positive)
-    moved = lost + _positive_gain(groups, estimator, prevalence, units=of_positive)
-    fallen = negative_step(groups, estimator, prevalence, units=of_negative)
+    each = max(1, round(units))
+    lost = positive_step(groups, estimator, prevalence, units=each)
+    moved = lost + _positive_gain(groups, estimator, prevalence, units=each)
+    fallen = negative_step(groups, estimator, prevalence, units=each)
     share = _UNSEEN_SHARE if estimator.derivatives is not None else 1.0
     variance = max(lost**2 + share * fallen**2, _UNSEEN_SHARE * moved**2)
     return UnseenCases(variance, max(lost, fallen))

@@ -9,6 +9,7 @@ weights: the variance would be an estimate from one case, and there are no limit
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -54,6 +55,14 @@ class UnseenWeight(NamedTuple):
 def unseen_weight(view: View, weighted: ScoreCounts) -> UnseenWeight:
     """Return what an unseen case weighs at most. O(K), cached."""
     return view.cached("unseen weight", lambda: _unseen_weight(view, weighted))
+
+
+def assumed_weight(view: View) -> float:
+    """Return what an unseen case is assumed to weigh; nan where a design says it. O(K)."""
+    unseen = None if view.weighted is None else unseen_weight(view, view.weighted)
+    if unseen is None or unseen.is_declared:
+        return math.nan
+    return unseen.units / view.unit
 
 
 def _unseen_weight(view: View, weighted: ScoreCounts) -> UnseenWeight:
