@@ -84,6 +84,10 @@ class ClassSums(NamedTuple):
         return mean * dot(self.units, derivative**2) * _unbiased(self.effective)
 
 
+_ROC_SHARE = 0.7
+"""Of an unseen case's step in AUC-ROC: a heavy positive is low, but seldom below all others."""
+
+
 def weighted_figure(
     view: View, weighted: ScoreCounts, name: str, prevalence: float | None
 ) -> Figure:
@@ -122,6 +126,7 @@ def weighted_figure(
     of_positive, of_negative = (side.moving_weight(moves) for side, moves in sides)
     # A design lets scores decide, and what decides an area among the negatives are high scores.
     weights = (max(of_positive, unseen.cases * unseen.units), of_negative)
+    fall = _fall(view.groups, metric.estimator, prevalence, weights)
     return Figure(
         estimate,
         sum(spreads),
@@ -130,7 +135,7 @@ def weighted_figure(
         freedom=_freedom(spreads, [side.moving(moves) for side, moves in sides]),
         design_effect=max(1.0, sum(spreads) / equal) if equal > 0 else 1.0,
         refused=unseen.refused,
-        unseen=(_fall(view.groups, metric.estimator, prevalence, weights), 0.0),
+        unseen=(fall if metric.is_rescaled else _ROC_SHARE * fall, 0.0),
     )
 
 
