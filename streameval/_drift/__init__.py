@@ -2,7 +2,8 @@
 
 - `watches`: what may be watched, and the value from 0 to 1 of each case for it.
 - `settings`: what the user declares. `reference`: the frozen reference: bands of scores, tables
-  of values, means and limits; `frozen`: of the whole and of segments.
+  of values, means and limits; `frozen`: of the whole and of segments;
+  `slow`: how its panes depend on one another over hours.
 - `band_index`, `cell_residuals`: the band of a score, and the residual of a cell, by look-up.
 - `side_table`: the sums of all values over many rows; `open_panes`: such sums for each pane that
   is not observed yet.

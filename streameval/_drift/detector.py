@@ -344,7 +344,8 @@ def _kinds(labels: BoolArray | None, size: int, *, is_prediction: bool) -> npt.N
 
 
 def _cases(evaluator: Evaluator | Window) -> ReferenceCases:
-    return ReferenceCases(evaluator._view(), evaluator._panes_as_blocks())
+    starts_us = evaluator._pane_starts() if isinstance(evaluator, Window) else ()
+    return ReferenceCases(evaluator._view(), evaluator._panes_as_blocks(), starts_us)
 
 
 def _check_evaluator(value: Any, field: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -86,8 +87,14 @@ class FrozenReference:
             np.array([each.error for each in means]),
             np.array(thetas),
             tuple(segments),
-            _dependence_warnings(reference, settings),
+            (*_dependence_warnings(reference, settings), *_slow_warnings(means)),
         )
+
+
+def _slow_warnings(means: Sequence[Mean]) -> tuple[str, ...]:
+    """Return how cases depend on one another over hours, of the mean where it is greatest."""
+    known = [each.slow for each in means if each.slow is not None]
+    return (max(known, key=attrgetter("ratio")).warning,) if known else ()
 
 
 def _dependence_warnings(reference: ReferenceCases, settings: DriftSettings) -> tuple[str, ...]:
@@ -133,7 +140,7 @@ def _unseen_error(index: int, mean: Mean, settings: DriftSettings) -> InvalidInp
 
 
 def _means(reference: ReferenceCases, bands: Bands, settings: DriftSettings) -> list[Mean]:
-    cells, blocks = reference.cells(), blocks_of(reference.state, reference.panes)
+    cells, blocks = reference.cells(), blocks_of(reference)
     return [side_mean(side, cells, blocks, bands, settings.flagged_from) for side in settings.sides]
 
 

@@ -7,7 +7,8 @@ and later alike, so the cut costs a little power and no bias.
 Theta, the mean below which a process gains evidence, is the reference's mean less two
 standard errors and the tolerance. The standard error is computed from independent cases,
 and, where there are any, from the window's panes and from clusters as blocks; the largest
-counts. It allows for one more case, of the worst value, which the reference may lack.
+counts, unless the panes depend on one another over hours (`slow`). It allows for one more case,
+of the worst value, which the reference may lack.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
+from streameval._drift.slow import SlowDependence, slow_dependence, variance_of_sums
 from streameval._drift.watches import UNITS, Side, WatchRows, side_values
 from streameval._metrics.gradients import cells_of
 
@@ -49,10 +51,14 @@ TABLES: Final[tuple[tuple[Population, Value], ...]] = (
 
 
 class ReferenceCases(NamedTuple):
-    """The cases to compare with, and the panes that they are the sum of; none if not known."""
+    """The cases to compare with, the panes that they are the sum of, and when these begin.
+
+    No panes, or no starts, if they are not known.
+    """
 
     state: State
     panes: Sequence[State] = ()
+    starts_us: Sequence[int] = ()
 
     def cells(self) -> Cells:
         """Return the scored cases. O(n)."""
@@ -60,11 +66,15 @@ class ReferenceCases(NamedTuple):
 
 
 class Mean(NamedTuple):
-    """The mean of a side's values in a reference, from 0 to 1, and its standard error."""
+    """The mean of a side's values in a reference, from 0 to 1, and its standard error.
+
+    `slow` says how cases depend on one another over hours; None where that is not seen.
+    """
 
     value: float
     error: float
     cases: int
+    slow: SlowDependence | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -169,16 +179,18 @@ class Blocks(NamedTuple):
 
     cells: Cells
     block_of: IntArray
+    starts_us: Sequence[int] = ()
 
 
-def blocks_of(state: State, panes: Sequence[State]) -> list[Blocks]:
-    """Return the panes that a state is the sum of, and its groups of clusters. O(n)."""
+def blocks_of(reference: ReferenceCases) -> list[Blocks]:
+    """Return the panes of a reference, and its groups of clusters. O(n)."""
     found = []
-    if panes:
-        each = [cells_of_state(pane) for pane in panes]
+    if reference.panes:
+        each = [cells_of_state(pane) for pane in reference.panes]
         cells = Cells(*(np.concatenate(columns) for columns in zip(*each, strict=True)))
-        found.append(Blocks(cells, np.repeat(np.arange(len(each)), [len(c.counts) for c in each])))
-    table = state.clusters
+        pane_of = np.repeat(np.arange(len(each)), [len(pane.counts) for pane in each])
+        found.append(Blocks(cells, pane_of, reference.starts_us))
+    table = reference.state.clusters
     if table.counts.size:
         rows = np.flatnonzero(np.isfinite(table.edges))
         cells = Cells(table.codes[rows] % 2 == 1, table.edges[rows], table.counts[rows])
@@ -199,21 +211,26 @@ def side_mean(
         return Mean(math.nan, math.nan, 0)
     total = int((values * counts).sum())
     variance = (count * int((values * values * counts).sum()) - total**2) / (count**3 * UNITS**2)
+    slow = None
     for each in blocks:
         values, counts = _values(side, each.cells, bands, threshold)
         totals = np.bincount(each.block_of, values * counts)
         rows = np.bincount(each.block_of, counts)
-        residuals = [
-            int(block) * count - total * int(number)
-            for block, number in zip(totals, rows, strict=True)
-            if number
-        ]
+        # Of each block, how far its sum is from the mean's, exactly.
+        residuals = {
+            block: int(totals[block]) * count - total * int(rows[block])
+            for block in np.flatnonzero(rows).tolist()
+        }
+        unit = (count * UNITS * int(rows.sum())) ** 2
         if len(residuals) >= MIN_BLOCKS:
-            # The variance of a ratio of sums over blocks (Cochran 1977).
-            spread = sum(each**2 for each in residuals) / (count * UNITS * int(rows.sum())) ** 2
-            variance = max(variance, len(residuals) / (len(residuals) - 1) * spread)
+            variance = max(variance, variance_of_sums(residuals.values(), unit))
+        if each.starts_us:
+            timed = [(each.starts_us[block], found) for block, found in residuals.items()]
+            slow = slow_dependence(timed, unit, variance)
+    if slow is not None:
+        variance *= slow.ratio
     mean = total / (count * UNITS)
-    return Mean(mean, math.hypot(math.sqrt(variance), mean / (count + 1)), count)
+    return Mean(mean, math.hypot(math.sqrt(variance), mean / (count + 1)), count, slow)
 
 
 def _values(side: Side, cells: Cells, bands: Bands, threshold: float) -> tuple[IntArray, IntArray]:

@@ -87,9 +87,15 @@ class Window(EvaluatorQueries):
     """
 
     def __init__(
-        self, state: State, start_us: int, end_us: int, panes: Sequence[State] = ()
+        self,
+        state: State,
+        start_us: int,
+        end_us: int,
+        panes: Sequence[State] = (),
+        starts_us: Sequence[int] = (),
     ) -> None:
         self._state = state
+        self._starts_us = starts_us
         # Weak: a window must not keep panes that have changed since.
         self._panes = tuple(map(weakref.ref, panes))
         self._whole: Window | None = None
@@ -169,6 +175,10 @@ class Window(EvaluatorQueries):
         panes = [each() for each in self._panes]
         # States are compared by identity.
         return () if None in panes else cast("list[State]", panes)
+
+    def _pane_starts(self) -> Sequence[int]:
+        """Return when each of `_panes_as_blocks` begins, in microseconds; empty if not known."""
+        return self._starts_us
 
     @property
     def resolution(self) -> int | None:

@@ -54,15 +54,24 @@ class WindowCache(PartsCache[K, Window]):
         self._knows_panes = knows_panes
         self.partial_sums: PartsCache[K, State] = PartsCache(max_bytes, _bytes_of)
 
-    def sum(self, key: K, states: Sequence[State], start_us: int, end_us: int) -> Window:
+    def sum(
+        self,
+        key: K,
+        states: Sequence[State],
+        start_us: int,
+        end_us: int,
+        starts_us: Sequence[int] = (),
+    ) -> Window:
         """Return the sum of states as a window; the same object until a state changes.
+
+        A window that knows its panes also knows their starts, where these are given.
 
         O(S log S) for S distinct scores in all states. When the same states changed as before
         the last call, S counts only the changed states and the window.
         """
         panes = states if self._knows_panes else ()
         return self.get(
-            key, states, lambda: Window(self._sum(key, states), start_us, end_us, panes)
+            key, states, lambda: Window(self._sum(key, states), start_us, end_us, panes, starts_us)
         )
 
     def _sum(self, key: K, states: Sequence[State]) -> State:

@@ -652,7 +652,8 @@ class WindowedEvaluator:
         if panes:
             start_us, end_us = min(start_us, panes[0].start_us), max(end_us, panes[-1].end_us)
         states = [pane.state for pane in panes] or [self._empty._view()]
-        return self._windows.sum((start_us, end_us), states, start_us, end_us)
+        starts_us = [pane.start_us for pane in panes]
+        return self._windows.sum((start_us, end_us), states, start_us, end_us, starts_us)
 
     def _check(self) -> None:
         """Assert all invariants. O(S log S)."""

@@ -110,6 +110,17 @@ def sent_again(client: Client, now: datetime, name: str, times: int) -> None:
     client.update_stream(name, alarms=given)
 
 
+def until_watching(client: Client, name: str):
+    """Return the status of a stream that has frozen its reference."""
+    ends = time.monotonic() + WAIT_S
+    while time.monotonic() < ends:
+        status = client.stream_alarms(name)
+        if status is not None and status.state != "waiting":
+            return status
+        time.sleep(0.02)
+    raise AssertionError(f"not watching in {WAIT_S} s: {status}")
+
+
 def until_raised(client: Client, name: str = "fraud/v1"):
     """Send bad cases until an open alarm names a segment; return the stream's status."""
     rng, ends = np.random.default_rng(2), time.monotonic() + WAIT_S
@@ -360,3 +371,28 @@ def test_a_secret_that_is_too_short(tmp_path: Path) -> None:
     )
     with pytest.raises(SettingsError, match="at least 24 bytes, got 5"), running_service(settings):
         pass
+
+
+def test_a_reference_that_depends_on_itself_over_hours_is_told(client: Client) -> None:
+    """In the status and on the command line; one that does not has no warning."""
+    now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    start, rng = now - timedelta(days=8), np.random.default_rng(5)
+    for name, noise in (("slow/v1", 1.5), ("even/v1", 0.0)):
+        client.create_stream(name, threshold=0.6, scale="probability")
+        apart = 2.0
+        for hour in range(7 * 24):
+            apart = 2 + 0.96 * (apart - 2) + 0.28 * noise * rng.normal()
+            labels = rng.random(60) < 0.3
+            scores = 1 / (1 + np.exp(1 - rng.normal(apart * labels)))
+            at = start + timedelta(hours=hour, minutes=30)
+            client.stream(name).add_cases(labels=labels, scores=scores, at=at)
+        client.flush()
+        declared = AlarmSettings(
+            watches={"placement": 0.01}, reference=(start, start + timedelta(days=7))
+        )
+        client.update_stream(name, alarms=declared)
+    slow, even = until_watching(client, "slow/v1"), until_watching(client, "even/v1")
+    assert even.warnings == ()
+    told = slow.warnings[-1]  # rows of one hour depend on one another too
+    assert "depend on one another over hours" in told
+    assert told in slow.to_dict()["warnings"]

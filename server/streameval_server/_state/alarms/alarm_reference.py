@@ -65,12 +65,12 @@ def _segments(counts: FrozenStream, span_us: tuple[int, int]) -> dict[str, Refer
 
 
 def _cases(part: SliceView, span_us: tuple[int, int]) -> ReferenceCases:
-    states = [
-        pane.state
-        for pane in part.panes
-        if span_us[0] <= pane.start_us and pane.end_us <= span_us[1]
+    panes = [
+        pane for pane in part.panes if span_us[0] <= pane.start_us and pane.end_us <= span_us[1]
     ]
+    states = [pane.state for pane in panes]
     if not states:
         message = "the reference has no rows: take a time with predictions and their labels"
         raise InvalidInputError(message, field="reference")
-    return ReferenceCases(merge_states(states, revision=0), states)
+    starts_us = [pane.start_us for pane in panes]
+    return ReferenceCases(merge_states(states, revision=0), states, starts_us)
