@@ -6,7 +6,8 @@
 - `delay_model`: the share of labels that has arrived, from panes whose labels are in.
 - `estimate`: the projected counts of a window, their figures and variances.
 - `label_history`: models and estimates at any time, computed once.
-- `goodness_of_fit`: whether the labels of the window come as the model says.
+- `delay_scale`: whether the labels of the window come slower or faster than the model says.
+- `projected_interval`: the interval of a projected value.
 - `label_limits`: limits that hold whatever the missing labels are.
 - `projection`: the public answer, with its backtest and the reasons to refuse.
 """

@@ -39,6 +39,8 @@ CELL_BITS = 8
 NUM_BUCKETS = 160
 """Buckets of delay; the last one begins after 29,000 years."""
 
+BUCKETS_PER_OCTAVE = 4
+
 # Integer roots, so that the edges are the same on every machine.
 BUCKET_EDGES_US: IntArray = np.array(
     [0, *(isqrt(isqrt(10**24 << quarter)) for quarter in range(NUM_BUCKETS))], dtype=np.int64

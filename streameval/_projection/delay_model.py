@@ -8,11 +8,12 @@ there at age a, and F = L S. Nothing is assumed of the shape of S. Bands with fe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from streameval._projection.delay_counts import BUCKETS_PER_OCTAVE
 from streameval._projection.label_table import sums_of
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class DelayModel:
         The band of each cell of the table.
     labels : float64[2]
         Labels of each class, of all bands.
+    band_labels : float64[bands]
+        Labels of both classes in each band.
     labelled_shares : float64[bands]
         L_b; nan in a band without mature predictions.
     delays : float64[2, bands, buckets]
@@ -54,6 +57,7 @@ class DelayModel:
 
     band_of: IntArray
     labels: FloatArray
+    band_labels: FloatArray
     labelled_shares: FloatArray
     delays: FloatArray
     groups: IntArray
@@ -84,6 +88,7 @@ class DelayModel:
         return cls(
             band_of=band_of,
             labels=by_band.sum(axis=1),
+            band_labels=labelled,
             labelled_shares=np.minimum(shares, 1.0),
             delays=delays,
             groups=groups,
@@ -106,6 +111,28 @@ class DelayModel:
         """
         arrived = np.clip(self.delays @ shares.T, 0.0, 1.0)
         return arrived * self.labelled_shares[:, None]
+
+    def last_bucket(self, label: int) -> int:
+        """Return the last bucket of a class in use; -1 without labels."""
+        return int(np.flatnonzero(self.delays[label].any(axis=0)).max(initial=-1))
+
+    def scaled(self, label: int, octaves: int) -> DelayModel:
+        """Return the model with the delays of a class times a power of two. O(bands buckets).
+
+        The last bucket in use, with the labels that the end of the ttl makes, stays, and delays
+        that would be longer go there: when the ttl has passed nothing is to come.
+        """
+        own, last = self.delays[label], self.last_bucket(label)
+        shift = BUCKETS_PER_OCTAVE * octaves
+        moved = np.zeros_like(own)
+        kept = np.arange(max(0, -shift), min(last, last - shift))
+        moved[:, kept + shift] = own[:, kept]
+        if shift < 0:
+            moved[:, 0] += own[:, : min(-shift, last)].sum(axis=1)
+        moved[:, last] = own.sum(axis=1) - moved.sum(axis=1)
+        delays = self.delays.copy()
+        delays[label] = moved
+        return replace(self, delays=delays)
 
 
 def in_bands(band_of: IntArray, by_pane: IntArray) -> FloatArray:

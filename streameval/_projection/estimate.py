@@ -12,9 +12,8 @@ A share of positives in each single cell, shrunk to its band's share, does worse
 cases that the score ranks. Where labels of positives are late its AP had a bias of -0.19,
 and the AP of this estimate +0.00; docs/truth.md has the table.
 
-The variance is propagated by the gradient of the metric (delta method) from three sources:
-the labelled cases with their weights, the window's predictions as a sample, and the delay
-model.
+The variance is propagated by the gradient of the metric (delta method) from two sources: which
+cases have their labels already, and the delay model.
 """
 
 from __future__ import annotations
@@ -109,25 +108,17 @@ class Estimate:
         return float(metric.function(self.window, **{**metric.arguments, **arguments}))
 
     def variance(self, metric: Metric, arguments: Mapping[str, object]) -> float:
-        """Return the variance of a metric of the projected counts. O(units).
+        """Return the variance of the final value about a metric of the counts. O(units).
 
-        The metric has a gradient, and the counts have positives and negatives.
+        The predictions are known, and so are the labels that are there: of a case that counts
+        1/F times, 1 - F is unknown. The metric has a gradient, and the counts have positives and
+        negatives.
         """
-        assert metric.gradient is not None
-        view = self.window._view()
-        found = metric.gradient(cells_of(view), **arguments)
-        held = self._by_cell.any(axis=0).sum()
-        missed = sum(
-            float((by_miss[held:] ** 2).sum()) * count * COUNT_UNIT
-            for by_miss, count in (
-                (found.positive, view.missed_positives),
-                (found.negative, view.missed_negatives),
-            )
-        )
-        psi, drawn = self._influences(self.gradient_by_unit(metric, arguments))
+        psi = self._influences(self.gradient_by_unit(metric, arguments))
         weight = np.divide(1.0, self.arrived, out=np.zeros_like(psi), where=self.labels > 0)
-        sampled = float((self.labels * (psi * weight) ** 2).sum())
-        return sampled + drawn + self._model_variance(psi) + missed
+        unknown = np.maximum(1 - self.arrived, 0)
+        sampled = float((self.labels * unknown * (psi * weight) ** 2).sum())
+        return sampled + self._model_variance(psi)
 
     def gradient_by_unit(self, metric: Metric, arguments: Mapping[str, object]) -> FloatArray:
         """Return the derivatives of a metric by the projected counts of each class and unit."""
@@ -146,11 +137,10 @@ class Estimate:
         """The projected counts of each class and cell, in `COUNT_UNIT`."""
         return _by_cell(self.projected, self.model.band_of.size)
 
-    def _influences(self, moves: FloatArray) -> tuple[FloatArray, float]:
-        """Return the derivatives by e_0 and e_1, and the variance of the predictions drawn."""
+    def _influences(self, moves: FloatArray) -> FloatArray:
+        """Return the derivatives by e_0 and e_1; a stratum's sum is fixed."""
         totals = _sums(self.strata, self.projected.sum(axis=0))
         mean = _sums(self.strata, (moves * self.projected).sum(axis=0)) / np.maximum(totals, 1e-300)
-        drawn = float((totals * mean**2).sum())
         negatives = _sums(self.strata, self.projected[0])
         mean_negative = _sums(self.strata, moves[0] * self.projected[0])
         mean_negative = (mean_negative / np.maximum(negatives, 1e-300))[self.strata]
@@ -159,22 +149,28 @@ class Estimate:
         psi = scale * (moves - mean[self.strata])
         psi[:, self.complements] = 0.0
         psi[1, self.complements] = (moves[1] - mean_negative)[self.complements]
-        return psi, drawn
+        return psi
 
     def _model_variance(self, psi: FloatArray) -> float:
-        """Return the variance from the delays' shares, each estimated from H mature labels."""
+        """Return the variance from the shares of the model, which are of its own labels.
+
+        The labelled share is of all labels of a band, the delays of a group's labels of a class.
+        """
         model = self.model
         bands = np.tile(model.band_of, self.predictions.size // model.band_of.size)
-        variance = 0.0
+        shares = np.nan_to_num(model.labelled_shares)
+        moved = sums_of(bands, (self.weighted * psi).sum(axis=0), NUM_BANDS)
+        unlabelled = (1 - shares) / np.maximum(model.band_labels, 1)
+        variance = float((moved**2 * unlabelled).sum())
         for label in (0, 1):
             groups = model.groups[label][bands]
             moved = sums_of(groups, self.weighted[label] * psi[label], NUM_BANDS)
-            count = sums_of(groups, self.weighted[label], NUM_BANDS)
+            due = sums_of(groups, self.weighted[label] * shares[bands], NUM_BANDS)
             known = sums_of(groups, self.labels[label], NUM_BANDS)
             mature = np.zeros(NUM_BANDS)
             mature[model.groups[label]] = model.group_labels[label]
             used = (known > 0) & (mature > 0)
-            missing = np.maximum(count[used] / known[used] - 1, 0)
+            missing = np.maximum(due[used] / known[used] - 1, 0)
             variance += float((moved[used] ** 2 * missing / mature[used]).sum())
         return variance
 

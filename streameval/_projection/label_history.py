@@ -83,6 +83,14 @@ class LabelHistory:
             MAX_ESTIMATES,
         )
 
+    def rescaled(
+        self, panes: IntArray, misses: tuple[int, int], label: int, octaves: int
+    ) -> Estimate:
+        """Return the present projection as if a class's delays had changed; it is not kept."""
+        at_us = self.table.now_us
+        model = self.model(at_us).scaled(label, octaves)
+        return estimate_window(self.table, model, panes, at_us, self._scale, misses=misses)
+
 
 def _kept(values: dict[K, V], key: K, make: Callable[[], V], most: int) -> V:
     """Return a value that is kept, or a new one, for which the oldest makes room."""

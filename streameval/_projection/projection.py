@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -14,15 +15,13 @@ from streameval._common.errors import InvalidInputError
 from streameval._common.result import Result
 from streameval._common.values import real, shown
 from streameval._metric_registry import BY_NAME, Place
-from streameval._metrics.gradients import cells_of
-from streameval._projection.goodness_of_fit import fit_p_value
+from streameval._projection.delay_scale import MIN_POWER, delay_scale
+from streameval._projection.estimate import state_of_cells
 from streameval._projection.label_limits import PartlyLabelled, label_limits
+from streameval._projection.projected_interval import Rescaled, projected_interval
 from streameval._time.times import to_datetime
-from streameval._uncertainty.estimates import limits_of
-from streameval._uncertainty.interval import Interval
+from streameval._time.window import Window
 from streameval._uncertainty.intervals import check_level
-from streameval._uncertainty.limits import Figure
-from streameval._uncertainty.student import normal_quantile, student_quantile
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -33,21 +32,24 @@ if TYPE_CHECKING:
     from streameval._metric_registry import Metric
     from streameval._projection.estimate import Estimate
     from streameval._projection.label_history import LabelHistory
-    from streameval._time.window import Window
+    from streameval._uncertainty.interval import Interval
 
 ASSUMPTION: Final = "labelling depends on score band, class and age only"
+UNTOLD_SCALE: Final = (
+    "; too few labels are there to tell whether they now take half or double the time, so the "
+    "intervals allow for both"
+)
 
 MIN_BAND_SHARE = 0.01
 """The mature labelled share of a band below which nothing is known of it."""
 MIN_ARRIVED_SHARE = 0.05
 MIN_MATURE_LABELS = 30
 MIN_EFFECTIVE_POSITIVES = 50
-MIN_FIT_P_VALUE = 0.01
 MAX_BACKTESTS = 20
+_MIN_VARIANCE = 1e-12
+"""With less, all labels were there already: nothing was projected."""
 _BACKTESTS_PER_SPAN = 8
 """Windows of the backtest begin at least an eighth of their span apart."""
-_MAX_PREVALENCE_PULL = 1e-9
-_REFERENCE_TAIL = 0.025
 
 
 class RefusalReason(enum.Enum):
@@ -71,8 +73,8 @@ class RefusalReason(enum.Enum):
     TOO_EARLY = "less than 5 % of the positives' labels are there in a band of score: wait"
     TOO_FEW_EFFECTIVE = "the labelled positives count as fewer than 50: wait, or widen the window"
     FIT_FAILED = (
-        "the labels of this window do not come as those before: the own prevalence is unknown; "
-        "read figures that do not depend on it, or at the reference prevalence"
+        "the labels of this window come slower or faster than those before, so what is missing "
+        "cannot be counted: read the limits, or wait until the labels are in"
     )
     OTHER_CASES = "the window has cases that did not come as a prediction and its label by id"
     WEIGHTS_OR_CLUSTERS = "the cases have weights or clusters, which a projection does not read"
@@ -114,8 +116,8 @@ class ProjectedFigure(Result):
     now : float
         The value of the labelled cases; nan where it has none.
     interval : Interval or None
-        The projected value and its limits, widened by the worst of the backtest; None
-        where it is refused.
+        The projected value and the limits of what the window will read, widened by the
+        backtest; None where it is refused.
     limits : (float, float) or None
         What no labels of the predictions without one can leave: a proven outer bound of
         the extremes. None for metrics other than areas.
@@ -124,7 +126,8 @@ class ProjectedFigure(Result):
     backtest : tuple of BacktestedWindow
         The newest windows whose labels are in, at most 20, oldest first.
     widening : float
-        By how much the backtest widened the standard error, 1 or more.
+        By how much the backtest widened the standard error, 1 or more: the root mean
+        square of its `z`.
     assumption : str
         What the projected value rests on; `limits` do not.
     """
@@ -184,8 +187,8 @@ class ProjectedFigure(Result):
             return f"{text}\n  not projected: {self.reason.value}"
         worst = max((abs(each.z) for each in self.backtest), default=0.0)
         return (
-            f"{text}\n  assumed: {self.assumption}; backtest of {len(self.backtest)} windows: "
-            f"largest error {worst:.1f} standard errors"
+            f"{text}\n  assumed: {self.assumption}; backtest of {len(self.backtest)} windows "
+            f"against labels that came the same way: largest error {worst:.1f} standard errors"
         )
 
 
@@ -202,9 +205,6 @@ class Projection:
     ----------
     window : Window
         As it reads now.
-    assumption : str
-        What projected values rest on: how a label comes, and whether, depends on the
-        band of the score, the class and the age of the prediction only.
 
     Notes
     -----
@@ -212,13 +212,22 @@ class Projection:
     backtest: some milliseconds each.
     """
 
-    assumption = ASSUMPTION
-
     def __init__(self, history: LabelHistory, window: Window, span_us: tuple[int, int]) -> None:
         self.window = window
         self._history = history
         self._table = history.table
         self._span_us = span_us
+
+    @property
+    def assumption(self) -> str:
+        """What projected values rest on.
+
+        How a label comes, and whether, depends on the band of the score, the class and the
+        age of the prediction only; and whether the labels that are there could tell if they
+        took twice the time.
+        """
+        told = all(each.scale.power >= MIN_POWER for each in self._rescaled)
+        return ASSUMPTION if told else ASSUMPTION + UNTOLD_SCALE
 
     @property
     def prevalence(self) -> float:
@@ -234,19 +243,22 @@ class Projection:
 
     @cached_property
     def fit(self) -> float:
-        """The p-value of the chi-square of labelled positives by pane against the model.
+        """The p-value of the delays of the window's labels against those before.
 
-        Below 0.01 figures that depend on the window's own prevalence are refused.
+        Of a score test of their scale, the least of both classes times their number; nan
+        where nothing is projected. Below 0.01, and more than 7 % slower or faster, all figures
+        are refused.
         """
-        model = self._history.model(self._table.now_us)
-        if not self._panes.size or not model.labels[1]:
-            return math.nan
-        return fit_p_value(self._table, model, self._panes, self._table.now_us)
+        found = [each.scale.p_value for each in self._rescaled]
+        return min(1.0, len(found) * min(found)) if found else math.nan
 
     @cached_property
     def reason(self) -> RefusalReason | None:
         """Why no figure is projected, or None."""
-        return self._refusal(self._panes, self._table.now_us)
+        found = self._refusal(self._panes, self._table.now_us)
+        if found is None and any(each.scale.is_rejected for each in self._rescaled):
+            return RefusalReason.FIT_FAILED
+        return found
 
     def headline(
         self, level: float = 0.95, *, metrics: Collection[str] = Place.PROJECTION.names()
@@ -345,18 +357,23 @@ class Projection:
             raise InvalidInputError(message, field=missing)
         now = float(row.function(self.window, **{**row.arguments, **arguments}))
         limits = self._limits(row, prevalence)
-        reason = self.reason
-        if reason is None:
-            estimate = self._history.estimate(self._panes, self._table.now_us, self._misses)
-            if not self.fit >= MIN_FIT_P_VALUE and _reads_prevalence(estimate, row, arguments):
-                reason = RefusalReason.FIT_FAILED
-        if reason is not None:
-            return ProjectedFigure(metric, prevalence, now, None, limits, reason, ())
+        if self.reason is not None:
+            return ProjectedFigure(metric, prevalence, now, None, limits, self.reason, ())
         backtest = self._backtest(row, arguments)
-        worst = max((abs(each.z) for each in backtest), default=0.0)
-        widening = max(1.0, worst / normal_quantile(_REFERENCE_TAIL))
-        interval = _interval(estimate, row, arguments, level, widening)
-        return ProjectedFigure(metric, prevalence, now, interval, limits, None, backtest, widening)
+        squares = [each.z**2 for each in backtest]
+        widening = max(1.0, math.sqrt(fmean(squares))) if squares else 1.0
+        interval = projected_interval(
+            self._estimate,
+            self._rescaled,
+            row,
+            arguments,
+            level=level,
+            extra=self._rounding(now, row, arguments) ** 2,
+            widening=widening,
+        )
+        return ProjectedFigure(
+            metric, prevalence, now, interval, limits, None, backtest, widening, self.assumption
+        )
 
     def __repr__(self) -> str:
         # No metrics, as in `Window`: a debugger shows a representation of each object.
@@ -373,6 +390,44 @@ class Projection:
     @cached_property
     def _panes(self) -> IntArray:
         return self._history.between(*self._span_us)
+
+    @cached_property
+    def _estimate(self) -> Estimate:
+        return self._history.estimate(self._panes, self._table.now_us, self._misses)
+
+    @cached_property
+    def _rescaled(self) -> tuple[Rescaled, ...]:
+        """The scale of the delays of each class that counts, and what it would change.
+
+        Negatives that are what is not positive have no delays. Empty where nothing is projected.
+        """
+        if self._refusal(self._panes, self._table.now_us) is not None:
+            return ()
+        model, rescaled = self._history.model(self._table.now_us), self._history.rescaled
+        counts = (not self._estimate.complements.all(), True)
+        return tuple(
+            Rescaled(
+                delay_scale(self._table, model, self._panes, label),
+                rescaled(self._panes, self._misses, label, -1),
+                rescaled(self._panes, self._misses, label, 1),
+            )
+            for label in (0, 1)
+            if counts[label]
+        )
+
+    def _rounding(self, now: float, metric: Metric, arguments: Mapping[str, Any]) -> float:
+        """Return what the cells of score change of the labelled cases' value; 0 for nan."""
+        known = self._table.labels_at(self._panes, self._table.now_us).sum(axis=1)
+        counts = np.rint(known).astype(np.int64)
+        view = self.window._view()
+        state = replace(
+            state_of_cells(self._table.cells, counts[1], counts[0], view.scale),
+            missed_positives=view.missed_positives,
+            missed_negatives=view.missed_negatives,
+        )
+        window = Window(state, *self._span_us)
+        change = now - float(metric.function(window, **{**metric.arguments, **arguments}))
+        return 0.0 if math.isnan(change) else change
 
     @property
     def _misses(self) -> tuple[int, int]:
@@ -425,7 +480,7 @@ class Projection:
             final = self._history.estimate(panes, table.now_us).value(metric, arguments)
             projected = then.value(metric, arguments)
             variance = then.variance(metric, arguments)
-            if math.isnan(final) or not variance > 0:
+            if math.isnan(final) or not variance > _MIN_VARIANCE:
                 continue
             found.append(
                 BacktestedWindow(
@@ -462,38 +517,3 @@ def _projectable(name: str) -> Metric:
         message = f"{shown(name)} cannot be projected; these can: {known}"
         raise InvalidInputError(message, field="metric")
     return metric
-
-
-def _reads_prevalence(estimate: Estimate, metric: Metric, arguments: Mapping[str, Any]) -> bool:
-    """Whether a metric changes if all positives count more.
-
-    It does not if its gradient times the positives sums to 0, and so for the negatives.
-    """
-    assert metric.gradient is not None
-    cells = cells_of(estimate.window._view())
-    if not cells.P or not cells.N:
-        return True
-    moves = metric.gradient(cells, **arguments).positive * cells.p
-    return abs(float(moves.sum())) > _MAX_PREVALENCE_PULL * (float(np.abs(moves).sum()) + 1e-300)
-
-
-def _interval(
-    estimate: Estimate,
-    metric: Metric,
-    arguments: Mapping[str, Any],
-    level: float,
-    widening: float,
-) -> Interval:
-    """Return the interval of a projected value: the shape of its kind, by this variance."""
-    value = estimate.value(metric, arguments)
-    if math.isnan(value):
-        return Interval(math.nan, math.nan, level, "projected", value)
-    variance = estimate.variance(metric, arguments) * widening**2
-    positives = estimate.effective_positives
-    if metric.estimator is not None:
-        figure = Figure(value, variance, positives, max(estimate.effective_negatives, 2.0))
-        lower, upper = limits_of(figure, metric.name, 1 - level)
-    else:
-        half = student_quantile((1 - level) / 2, positives - 1) * math.sqrt(variance)
-        lower, upper = max(metric.least, value - half), min(metric.greatest, value + half)
-    return Interval(lower, upper, level, "projected", value)

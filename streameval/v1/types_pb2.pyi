@@ -178,9 +178,7 @@ class _ProjectionRefusalEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Pro
     PROJECTION_REFUSAL_TOO_FEW_EFFECTIVE: _ProjectionRefusal.ValueType  # 5
     """The labelled positives count as fewer than 50."""
     PROJECTION_REFUSAL_FIT_FAILED: _ProjectionRefusal.ValueType  # 6
-    """The labels of the window do not come as those before, and the figure depends on
-    its prevalence.
-    """
+    """The labels of the window come slower or faster than those before."""
     PROJECTION_REFUSAL_OTHER_CASES: _ProjectionRefusal.ValueType  # 8
     """The window has cases that did not come as a prediction and its label."""
     PROJECTION_REFUSAL_WEIGHTS_OR_CLUSTERS: _ProjectionRefusal.ValueType  # 9
@@ -202,9 +200,7 @@ PROJECTION_REFUSAL_TOO_EARLY: ProjectionRefusal.ValueType  # 4
 PROJECTION_REFUSAL_TOO_FEW_EFFECTIVE: ProjectionRefusal.ValueType  # 5
 """The labelled positives count as fewer than 50."""
 PROJECTION_REFUSAL_FIT_FAILED: ProjectionRefusal.ValueType  # 6
-"""The labels of the window do not come as those before, and the figure depends on
-its prevalence.
-"""
+"""The labels of the window come slower or faster than those before."""
 PROJECTION_REFUSAL_OTHER_CASES: ProjectionRefusal.ValueType  # 8
 """The window has cases that did not come as a prediction and its label."""
 PROJECTION_REFUSAL_WEIGHTS_OR_CLUSTERS: ProjectionRefusal.ValueType  # 9
@@ -1047,9 +1043,8 @@ class Projection(_message.Message):
     prevalence: _builtins.float
     """The reference prevalence, of panes whose labels are in; absent without any."""
     fit: _builtins.float
-    """The p-value of the window's labelled positives by pane against the labels before;
-    below 0.01 figures that depend on the own prevalence are refused. Absent
-    without any.
+    """The p-value of the delays of the window's labels against those before; below 0.01, and
+    more than 7 % slower or faster, all figures are refused. Absent where nothing is projected.
     """
     @_builtins.property
     def metrics(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProjectedMetric]:
@@ -1112,8 +1107,8 @@ class ProjectedMetric(_message.Message):
     reason: _builtins.str
     """The same in words; empty where it is projected."""
     widening: _builtins.float
-    """By how much the backtest widened the standard error, 1 or more; 0 where it is
-    refused.
+    """By how much the backtest widened the standard error, 1 or more: the root mean square of
+    its `z`; 0 where it is refused.
     """
     @_builtins.property
     def interval(self) -> Global___Interval:

@@ -131,17 +131,18 @@ def projection_message(
     names : tuple of str
         The metrics to project, among `Place.PROJECTION.names()`.
     """
-    message = types_pb2.Projection(assumption=Projection.assumption)
+    message = types_pb2.Projection()
     assert resolved.span_us is not None
     refused = source.refusal(window, resolved.span_us)
     if refused is not None:
         for name in names:
             now = BY_NAME[name].value(window)
-            message.metrics.append(
-                _metric(ProjectedFigure(name, None, now, None, None, refused, ()))
-            )
+            figure = ProjectedFigure(name, None, now, None, None, refused, ())
+            message.assumption = figure.assumption
+            message.metrics.append(_metric(figure))
         return message
     projection = Projection(source.history, window, resolved.span_us)
+    message.assumption = projection.assumption
     for name in ("labelled_share", "prevalence", "fit"):
         value = getattr(projection, name)
         if not math.isnan(value):

@@ -79,7 +79,8 @@ class StreamProjection(Result):
     prevalence : float
         The reference prevalence; nan without panes whose labels are in.
     fit : float
-        The p-value of the labels of the window against those before; nan without any.
+        The p-value of the delays of the window's labels against those before; nan where
+        nothing is projected.
     """
 
     figures: tuple[ProjectedFigure, ...]

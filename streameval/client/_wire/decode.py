@@ -120,10 +120,11 @@ def _coverage(message: types_pb2.Coverage) -> StreamCoverage:
 
 @reads(types_pb2.Projection)
 def _projection(message: types_pb2.Projection) -> StreamProjection:
-    return read(message, StreamProjection, figures=tuple(map(_projected_figure, message.metrics)))
+    figures = tuple(_projected_figure(each, message.assumption) for each in message.metrics)
+    return read(message, StreamProjection, figures=figures)
 
 
-def _projected_figure(message: types_pb2.ProjectedMetric) -> ProjectedFigure:
+def _projected_figure(message: types_pb2.ProjectedMetric, assumption: str) -> ProjectedFigure:
     interval = reason = None
     if message.refusal:
         name = label(types_pb2.ProjectionRefusal.DESCRIPTOR, message.refusal)
@@ -140,6 +141,7 @@ def _projected_figure(message: types_pb2.ProjectedMetric) -> ProjectedFigure:
         interval=interval,
         reason=reason,
         widening=message.widening or 1.0,
+        assumption=assumption,
     )
 
 

@@ -58,14 +58,14 @@ def rows(
     labelled: Callable[[Column, Mask], Mask] | None = None,
     slower: float = 1.0,
 ) -> Rows:
-    """Return 30 days; delays of the last ones are `slower` times as long."""
+    """Return 30 days; delays of the last ones' positives are `slower` times as long."""
     rng = np.random.default_rng(seed)
     count = per_day * DAYS
     made = np.sort(rng.random(count)) * DAYS
     positives = rng.random(count) < 0.2
     scores = 1 / (1 + np.exp(-rng.standard_normal(count) - 1.8 * positives))
     mean = np.where(positives, days_of_positive, days_of_negative)
-    mean = np.where(made > DAYS - WINDOW_DAYS, slower, 1.0) * mean
+    mean = np.where(positives & (made > DAYS - WINDOW_DAYS), slower, 1.0) * mean
     delays = -mean * np.log1p(rng.random(count) * np.expm1(-TTL_DAYS / mean))
     given = np.ones(count, dtype=bool) if labelled is None else labelled(scores, positives)
     return Rows(made, positives, scores, np.where(given, delays, np.inf))

@@ -8,7 +8,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy.stats import chi2
 
 from streameval._projection.delay_counts import BUCKET_EDGES_US, NUM_BUCKETS
 from streameval._projection.delay_model import NUM_BANDS, DelayModel
@@ -18,7 +17,6 @@ from streameval._projection.estimate import (
     STRATUM_PREDICTIONS,
     estimate_window,
 )
-from streameval._projection.goodness_of_fit import chi_square_tail
 from streameval._projection.label_table import LabelTable
 from streameval.statistics import BY_NAME
 
@@ -179,7 +177,7 @@ def test_influences_are_differences(name: str, negatives: float) -> None:
     model = DelayModel.of(table, np.array([True, False]))
     metric = BY_NAME[name]
     found = estimate_window(table, model, np.array([1]), table.now_us, "probability")
-    psi, _ = found._influences(found.gradient_by_unit(metric, {}))
+    psi = found._influences(found.gradient_by_unit(metric, {}))
     rows = np.flatnonzero(inside)
     step = 20
     for row in rows[:: rows.size // 25].tolist():
@@ -197,31 +195,15 @@ def test_influences_are_differences(name: str, negatives: float) -> None:
         assert difference == pytest.approx(expected, rel=0.03, abs=2e-8)
 
 
-def test_the_standard_error_is_that_of_many_streams() -> None:
-    """Errors of streams have about the size that the variance says, or less: it has both parts."""
+def test_the_standard_error_is_that_of_the_final_value() -> None:
+    """Errors have the size that the variance says: labels that are there have no variance."""
     errors, variances = [], []
-    for seed in range(800, 815):
-        stream = draw(seed)
+    for seed in range(800, 840):
+        stream = draw(seed, days_of_positive=1.5, per_day=250)
         projection = stream.projection
         metric = BY_NAME["average_precision"]
         estimate = projection._history.estimate(projection._panes, projection._table.now_us)
         errors.append(estimate.value(metric, {}) - stream.whole.average_precision())
         variances.append(estimate.variance(metric, {}))
     ratio = np.sqrt(np.mean(np.square(errors)) / np.mean(variances))
-    assert 0.35 < ratio < 1.3
-
-
-def test_chi_square_is_that_of_scipy() -> None:
-    """The closed forms, against scipy, far into the tail."""
-    for freedom in (1, 2, 3, 7, 20, 101):
-        for value in (0.0, 0.1, 1.0, 9.0, 40.0, 200.0):
-            expected = chi2.sf(value, freedom)
-            assert chi_square_tail(value, freedom) == pytest.approx(expected, rel=1e-9, abs=1e-300)
-
-
-def test_the_fit_is_uniform_when_delays_are_as_before() -> None:
-    """No more than its share of streams without a change is refused at 1 %."""
-    streams = (draw(seed, per_day=200) for seed in range(900, 915))
-    values = [each.projection.fit for each in streams]
-    assert sum(value < 0.01 for value in values) <= 2
-    assert np.mean(values) > 0.25
+    assert 0.65 < ratio < 1.45

@@ -17,7 +17,7 @@ const REFUSALS = {
   PROJECTION_REFUSAL_BAND_NEVER_LABELLED: "scores of some height are hardly ever labelled",
   PROJECTION_REFUSAL_TOO_EARLY: "too few labels of the positives are there yet",
   PROJECTION_REFUSAL_TOO_FEW_EFFECTIVE: "the labelled positives are too few",
-  PROJECTION_REFUSAL_FIT_FAILED: "labels do not come as they came before",
+  PROJECTION_REFUSAL_FIT_FAILED: "the labels come slower or faster than before",
   PROJECTION_REFUSAL_OTHER_CASES: "there are cases that did not come as a prediction and its label",
   PROJECTION_REFUSAL_WEIGHTS_OR_CLUSTERS: "the cases have weights or clusters",
 };

@@ -4,6 +4,8 @@ import { fill, h, redraw, setText, table } from "./dom.js";
 import { figure, interval, percent, period, signed, titleOf } from "./format.js";
 import { refusalOf } from "./projected.js";
 
+const UNSEEN = "Against labels that came the same way: a backtest does not see that cases were chosen by something that is not recorded. A random sample that is labelled does.";
+
 export class ProjectionCard {
   constructor() {
     this.figures = h("dl", { class: "headline projected", id: "projected" });
@@ -43,7 +45,7 @@ export class ProjectionCard {
 
   fillBacktests() {
     redraw(this.backtests, () => {
-      if (this.details.open) fill(this.backtests, this.metrics.filter((each) => each.backtest.length).map(backtestOf));
+      if (this.details.open) fill(this.backtests, h("p", { class: "note" }, UNSEEN), this.metrics.filter((each) => each.backtest.length).map(backtestOf));
     });
   }
 }
