@@ -71,7 +71,10 @@ def test_the_client_has_the_projection(client: Client) -> None:
     assert own.projected > own.now
     plain = json.loads(json.dumps(found.to_dict()))["projection"]
     assert plain["figures"][0]["projected"] == projection.figures[0].projected
-    assert plain["assumption"] == "labelling depends on score band, class and age only"
+    assert plain["assumption"].startswith("labelling depends on score band, class and age only")
+    # Delays of up to 3.5 days in a window of 3: a doubling would hardly be found.
+    assert "too few labels are there to tell" in plain["assumption"]
+    assert {each.assumption for each in projection.figures} == {projection.assumption}
     assert "assumed: labelling depends on" in str(found)
     assert stream.snapshot(window=3 * DAY).projection is None
     assert "projection" not in stream.snapshot(window=3 * DAY).to_dict()
