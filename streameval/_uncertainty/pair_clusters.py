@@ -62,15 +62,13 @@ class GroupCounts:
         """Return the counts without negative ones. O(n)."""
         return GroupCounts(self.negatives.counted(), self.positives.counted())
 
-    def blocks(
-        self, scores: State, gradient_of: Callable[[Groups], Gradient], num_groups: int
-    ) -> BlockSums:
-        """Return what a figure of all these scores loses without each group. O(n log n)."""
+    def table(self, scores: State, num_groups: int) -> BlockTable:
+        """Return the counts of all these scores by cell and group. O(n log n)."""
         cells = cells_of(scores)
         ascending = cells.scores[::-1]
         values = np.concatenate((self.positives.a, self.negatives.a))
         counts = np.concatenate((self.positives.counts, self.negatives.counts))
-        table = BlockTable(
+        return BlockTable(
             cells,
             ascending.size - 1 - np.searchsorted(ascending, values),
             is_positive=np.arange(values.size) < len(self.positives),
@@ -79,7 +77,6 @@ class GroupCounts:
             block=np.concatenate((self.positives.b, self.negatives.b)).astype(np.int64),
             num_blocks=num_groups,
         )
-        return table.sums(gradient_of)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,9 +128,19 @@ class PairGroups:
     ) -> tuple[BlockSums, BlockSums]:
         """Return what each group adds to a's figure and to b's, of all their scores. O(n log n)."""
         return (
-            self.a.blocks(scores[0], gradient_of, self.num_groups),
-            self.b.blocks(scores[1], gradient_of, self.num_groups),
+            self.a.table(scores[0], self.num_groups).sums(gradient_of),
+            self.b.table(scores[1], self.num_groups).sums(gradient_of),
         )
+
+    def allowed_for(self, effect: DesignEffect, scores: State) -> DesignEffect:
+        """Return an effect with the sizes of clusters. O(n log n).
+
+        `scores` are a's.
+        """
+        table = self.a.table(scores, self.num_groups)
+        is_positive = table.is_positive
+        sizes = table.cluster_size(is_positive), table.cluster_size(~is_positive)
+        return replace(effect, sizes=sizes)
 
     def _check(self, totals: tuple[int, int], *, is_signed: bool = False) -> None:
         """Assert all invariants, given the negatives and the positives."""

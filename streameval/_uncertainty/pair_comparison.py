@@ -169,10 +169,10 @@ def _unseen(
     """Return what unseen cases of both models do to their difference; nan without limits. O(G).
 
     An unseen case weighs what `unseen_weights` says, and with clusters it is as many cases as
-    the greatest of the effects.
+    the mean cluster of a case has, or as the greatest of the effects.
     """
     effects = (variance.difference, variance.a, variance.b)
-    size = max(effect.value for effect in effects)
+    size = max(max(effect.value, *effect.sizes) for effect in effects)
     if math.isnan(variance.value) or not math.isfinite(size):
         return UnseenCases(math.nan, math.nan)
     found = []

@@ -161,7 +161,8 @@ def variance_of_difference(
         return estimator.gradient(cells, prevalence)
 
     blocks = grid.groups.blocks(scores, gradient_of)
-    effects = (effect_on_difference(*blocks, value), *map(effect_of_groups, blocks))
+    effects = [effect_on_difference(*blocks, value), *map(effect_of_groups, blocks)]
+    effects = [grid.groups.allowed_for(effect, scores[0]) for effect in effects]
     return PairVariance(ratio * value, freedom, *effects)
 
 

@@ -123,3 +123,18 @@ def test_unseen_cases_change_what_added_cases_change(
         pytest.approx(expected, rel=1e-9),
         pytest.approx(max(lost, fallen), rel=1e-9),
     )
+
+
+def test_an_unseen_cluster_is_as_large_as_the_clusters() -> None:
+    """Also where its cases are independent in each model, so that clusters have no effect yet."""
+    rng = np.random.default_rng(12)
+    labels = np.arange(2_000) // 10 % 5 == 0
+    scores = rng.normal(size=2_000) + SHIFT * labels
+    rows = {"labels": labels, "scores_a": scores, "scores_b": scores}
+    widths = []
+    for clusters in (np.arange(2_000), np.arange(2_000) // 10):
+        pair = PairedEvaluator(cluster_groups=64)
+        pair.add_cases(**rows, clusters=clusters)
+        found = pair.compare(metric="auc_roc")
+        widths.append(found.upper - found.lower)
+    assert 5 < widths[1] / widths[0] < 12
