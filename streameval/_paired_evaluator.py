@@ -355,8 +355,8 @@ class PairedEvaluator:
         O(n log n) in the entries. Cases are taken as independent, or with clusters the
         clusters are. Where the grid is in cells, each model's exact variance is divided by
         its variance in the cells, and the variance of the difference is multiplied by the
-        larger ratio, if it is above 1. With weights there are no limits below 50 effective
-        positives or negatives (``"TOO_FEW_EFFECTIVE"``).
+        larger ratio, if it is above 1. With weights there are no limits where one case may have
+        more than a fifth of the sum of their squares (``"TOO_FEW_EFFECTIVE"``).
 
         Examples
         --------
