@@ -245,12 +245,12 @@ class Projection:
     def fit(self) -> float:
         """The p-value of the delays of the window's labels against those before.
 
-        Of a score test of their scale, the least of both classes times their number; nan
+        Of a score test of their scale, twice the less of both classes; nan
         where nothing is projected. Below 0.01, and more than 7 % slower or faster, all figures
         are refused.
         """
         found = [each.scale.p_value for each in self._rescaled]
-        return min(1.0, len(found) * min(found)) if found else math.nan
+        return min(1.0, 2 * min(found)) if found else math.nan
 
     @cached_property
     def reason(self) -> RefusalReason | None:
@@ -399,12 +399,14 @@ class Projection:
     def _rescaled(self) -> tuple[Rescaled, ...]:
         """The scale of the delays of each class that counts, and what it would change.
 
-        Negatives that are what is not positive have no delays. Empty where nothing is projected.
+        Negatives that are what is not positive have no delays, and delays of one bucket have no
+        scale. Empty where nothing is projected.
         """
         if self._refusal(self._panes, self._table.now_us) is not None:
             return ()
         model, rescaled = self._history.model(self._table.now_us), self._history.rescaled
-        counts = (not self._estimate.complements.all(), True)
+        moves = (model.delays.any(axis=1).sum(axis=1) > 1).tolist()
+        counts = (moves[0] and not self._estimate.complements.all(), moves[1])
         return tuple(
             Rescaled(
                 delay_scale(self._table, model, self._panes, label),
