@@ -12,13 +12,14 @@ answered, and in 0.13 to 0.64 without the scale; docs/truth.md has the table.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from streameval._uncertainty.estimates import limits_of
 from streameval._uncertainty.interval import Interval
 from streameval._uncertainty.limits import Figure
 from streameval._uncertainty.student import normal_quantile, student_quantile
+from streameval._uncertainty.unseen_cases import with_mean_step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -82,9 +83,16 @@ def projected_interval(
         fall, rise = math.hypot(fall, lowest[0] - middle), math.hypot(rise, highest[0] - middle)
         least, greatest = max(least, lowest[1]), max(greatest, highest[1])
 
+    figure = Figure(value, math.nan, *_effective(estimate))
+    if metric.estimator is not None and metric.estimator.derivatives is not None:
+        groups, prevalence = estimate.window._view().groups, arguments.get("prevalence")
+        figure = with_mean_step(
+            figure, groups, metric.estimator, None if prevalence is None else float(str(prevalence))
+        )
+
     def limits(found: float) -> tuple[float, float]:
         whole = found * widening**2 + extra
-        return _limits(estimate, metric, Figure(value, whole, *_effective(estimate)), level)
+        return _limits(estimate, metric, replace(figure, variance=whole), level)
 
     lower = value + centre - math.hypot(value - limits(least)[0], fall)
     upper = value + centre + math.hypot(limits(greatest)[1] - value, rise)

@@ -34,7 +34,12 @@ from streameval._uncertainty.estimates import value_of
 from streameval._uncertainty.intervals import gradient_function
 from streameval._uncertainty.limits import Figure
 from streameval._uncertainty.rules import share_figure
-from streameval._uncertainty.sampling_variance import negatives_between
+from streameval._uncertainty.sampling_variance import (
+    SamplingError,
+    negatives_between,
+    negatives_mean,
+)
+from streameval._uncertainty.unseen_cases import with_mean_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -218,15 +223,24 @@ def weighted_figure(groups: Groups, squares: Groups, name: str, prevalence: floa
         share = groups.P / (groups.P + groups.N) if effective else math.nan
         variance = share * (1 - share) / effective if effective else math.nan
         return Figure(share, variance, int(effective * share), int(effective * (1 - share)))
-    variance = math.nan
-    if min(positives, negatives) >= 2:
-        groups, squares = estimator.counted(groups), estimator.counted(squares)
-        influence = estimator.influence(groups, prevalence)
-        variance = _of_positives(influence, groups, squares) / (positives - 1)
-        variance += _of_negatives(influence, groups, squares) / (negatives - 1)
-        if prevalence is None:
-            variance += (1 / positives + 1 / negatives) * float(influence.prevalence_slope) ** 2
-    return Figure(value_of(groups, name, prevalence), variance, int(positives), int(negatives))
+    value, sizes = value_of(groups, name, prevalence), (int(positives), int(negatives))
+    if min(positives, negatives) < 2:
+        return Figure(value, math.nan, *sizes)
+    groups, squares = estimator.counted(groups), estimator.counted(squares)
+    influence = estimator.influence(groups, prevalence)
+    spreads = [
+        effective / (effective - 1) * of_class(influence, groups, squares)
+        for effective, of_class in ((positives, _of_positives), (negatives, _of_negatives))
+    ]
+    mean = negatives_mean(influence, groups)
+    error = SamplingError.of(spreads[0], positives, spreads[1], negatives, mean)
+    variance = error.variance
+    if prevalence is None:
+        variance += (1 / positives + 1 / negatives) * float(influence.prevalence_slope) ** 2
+    if estimator.derivatives is None:
+        return Figure(value, variance, *sizes)
+    figure = Figure(value, variance, *sizes, error.freedom)
+    return with_mean_step(figure, groups, estimator, prevalence)
 
 
 def _of_positives(influence: Influence, groups: Groups, squares: Groups) -> float:

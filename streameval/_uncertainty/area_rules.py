@@ -18,9 +18,15 @@ import numpy as np
 
 from streameval._metrics.pr_areas import negatives_factor
 from streameval._uncertainty.cell_limits import CellLimits
-from streameval._uncertainty.cell_orders import hidden_groups, rows_of
-from streameval._uncertainty.cell_variance import greatest_variance
-from streameval._uncertainty.design_effect import INDEPENDENT
+from streameval._uncertainty.cell_orders import (
+    hidden_groups,
+    least_average_precision,
+    negatives_first,
+    positives_first,
+    rows_of,
+)
+from streameval._uncertainty.cell_variance import greatest_error
+from streameval._uncertainty.design_effect import INDEPENDENT, least_freedom
 from streameval._uncertainty.limits import (
     UNDEFINED,
     Figure,
@@ -30,10 +36,11 @@ from streameval._uncertainty.limits import (
     precision_turns,
 )
 from streameval._uncertainty.rules import IntervalRule, UncertainMetric, has_no_limits
+from streameval._uncertainty.sampling_variance import least_freedom_of, sampling_error
 from streameval._uncertainty.unseen_cases import (
-    UNSEEN_SHARE,
-    precision_error,
-    roc_error,
+    precision_errors,
+    roc_errors,
+    with_mean_step,
     with_unseen_cases,
 )
 
@@ -57,8 +64,9 @@ class AreaRule(IntervalRule):
     ----------
     seen_limits : callable
         A figure and an alpha to the limits by the variance of the sample alone.
-    unseen_error : callable
-        A figure to the error of the cases that the sample may not have.
+    unseen_errors : callable
+        A figure to the errors of the cases that the sample may not have: of the lower limit,
+        and of the upper one.
     turns : callable or None
         Two figures of one variance and an alpha to the figures between them at which a limit
         turns; None where limits move with the estimate.
@@ -68,7 +76,7 @@ class AreaRule(IntervalRule):
     no_bootstrap: str | None = None
     is_blurred: bool = True
     seen_limits: Callable[..., Limits]
-    unseen_error: Callable[[Figure], float]
+    unseen_errors: Callable[[Figure], tuple[float, float]]
     turns: Callable[..., list[Figure]] | None = None
 
     def uncertain(self, counted: Counted, name: str, given: Given) -> UncertainMetric:
@@ -98,7 +106,7 @@ class AreaRule(IntervalRule):
             return UNDEFINED
         seen = self.seen_limits(first, alpha, anytime=anytime)
         if len(figures) == 1:
-            return with_unseen_cases(seen, first, first, self._error, alpha, anytime=anytime)
+            return with_unseen_cases(seen, first, first, self.unseen_errors, alpha, anytime=anytime)
         if math.isnan(seen[0]):
             return UNDEFINED
         if self.turns is not None:
@@ -108,13 +116,9 @@ class AreaRule(IntervalRule):
         outermost = min(lower for lower, _ in limits), max(upper for _, upper in limits)
         ordered = sorted(figures, key=lambda each: each.estimate)
         lower, upper = with_unseen_cases(
-            outermost, ordered[0], ordered[-1], self._error, alpha, anytime=anytime
+            outermost, ordered[0], ordered[-1], self.unseen_errors, alpha, anytime=anytime
         )
         return max(lower - _LIMIT_ROUNDING, 0.0), min(upper + _LIMIT_ROUNDING, 1.0)
-
-    def _error(self, figure: Figure) -> float:
-        fall, _ = figure.unseen
-        return UNSEEN_SHARE * fall if fall else self.unseen_error(figure)
 
     def _figures_between(
         self, view: View, figure: Figure, bounds: Limits, prevalence: float | None
@@ -147,7 +151,7 @@ class RocRule(AreaRule):
 
     method: str = "delong-newcombe"
     seen_limits: Callable[..., Limits] = auc_roc_limits
-    unseen_error: Callable[[Figure], float] = roc_error
+    unseen_errors: Callable[[Figure], tuple[float, float]] = roc_errors
 
     def hidden_figures(
         self,
@@ -170,13 +174,14 @@ class PrecisionRule(AreaRule):
     """The variance of the influence function, shrunk, on the logit scale.
 
     Where cells hide an order the figures are at the bounds, with a variance that no order
-    exceeds (`cell_variance`). That the limits are furthest out at the bounds, and not between
+    exceeds (`cell_variance`), and the step of an unseen negative in the best order, where it
+    takes most. That the limits are furthest out at the bounds, and not between
     them, is measured and not proven.
     """
 
     method: str = "influence-logit"
     seen_limits: Callable[..., Limits] = precision_limits
-    unseen_error: Callable[[Figure], float] = precision_error
+    unseen_errors: Callable[[Figure], tuple[float, float]] = precision_errors
     turns: Callable[..., list[Figure]] | None = precision_turns
 
     def hidden_figures(
@@ -199,8 +204,46 @@ class PrecisionRule(AreaRule):
             factor = negatives_factor(groups, prevalence)
             limits = CellLimits.of(counted, hidden, factor, weight)
             left.append(limits)
-        greatest = greatest_variance(counted, limits, self.estimator, prevalence) * weight
-        return tuple(replace(each, variance=greatest) for each in ends)
+        greatest = greatest_error(counted, limits, self.estimator, prevalence)
+        orders = positives_first(counted, hidden), negatives_first(counted, hidden), counted
+        errors = [
+            sampling_error(self.estimator.influence(order, prevalence), order) for order in orders
+        ]
+        share = figure.negatives / groups.N  # weighted counts exceed the effective number of cases
+        counts = [
+            each._replace(positives=figure.positives, effective=each.effective * share)
+            for each in (greatest, *errors)
+        ]
+        freedom = least_freedom(figure.freedom, least_freedom_of(counts))
+        variance = greatest.variance * weight
+        step = self._greatest_step(counted, orders[0], (figure, ends[-1]), prevalence)
+        return tuple(
+            replace(each, variance=variance, freedom=freedom, unseen=(step, 0.0)) for each in ends
+        )
+
+    def _greatest_step(
+        self,
+        counted: Groups,
+        best: Groups,
+        figures: tuple[Figure, Figure],
+        prevalence: float | None,
+    ) -> float:
+        """Return the step of unseen cases in the best order, each positive by itself. O(G).
+
+        `figures` are the figure, with its step of ties, and its greatest value.
+        """
+        figure, highest = figures
+        estimator = by_itself = self.estimator
+        if not estimator.counts_misses:
+            by_itself = replace(estimator, value=_each_by_itself)
+        most = with_mean_step(highest, best, by_itself, prevalence).unseen[0]
+        tied = with_mean_step(figure, counted, estimator, prevalence).unseen[0]
+        return figure.unseen[0] * max(most / tied, 1.0) if tied > 0 else most
+
+
+def _each_by_itself(groups: Groups, prevalence: float | None) -> float:
+    """Return average precision with the negatives of a group above its positives. O(G)."""
+    return least_average_precision(groups, factor=negatives_factor(groups, prevalence))
 
 
 def _placement_figures(lowest: Figure, highest: Figure) -> tuple[Figure, ...]:

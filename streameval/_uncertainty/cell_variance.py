@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from streameval._counts.exact import dot
 from streameval._metrics.influence import Derivatives, sums_from
 from streameval._uncertainty.cell_orders import rows_of
-from streameval._uncertainty.sampling_variance import negatives_between
+from streameval._uncertainty.sampling_variance import SamplingError, negatives_between
 
 if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray
@@ -31,10 +32,12 @@ if TYPE_CHECKING:
 _NO_TIES = Derivatives(*(np.empty(0) for _ in fields(Derivatives)))
 
 
-def greatest_variance(
+def greatest_error(
     groups: Groups, limits: CellLimits, estimator: Estimator, prevalence: float | None
-) -> float:
-    """Return a variance that no order of the cases inside the cells exceeds. O(G).
+) -> SamplingError:
+    """Return the parts of a variance that no order of the cases inside the cells exceeds. O(G).
+
+    And the least effective number of negatives: no order has fewer.
 
     Parameters
     ----------
@@ -67,13 +70,15 @@ def greatest_variance(
     slope = 0.0
     if prevalence is None:
         slope = _slope(limits, tie, least_precision, greatest_precision) / groups.P
-    variance = (
-        _of_positives(groups, limits, tie, least_precision, greatest_precision) / groups.P
-        + _of_negatives(groups, limits, tie, losses) / groups.N
+    positive = _of_positives(groups, limits, tie, least_precision, greatest_precision)
+    negative, effective = _of_negatives(groups, limits, tie, losses)
+    return SamplingError(
+        positive / groups.P,
+        negative / groups.N,
+        (1 / groups.P + 1 / groups.N) * slope**2,
+        groups.P,
+        effective,
     )
-    if prevalence is None:
-        variance += (1 / groups.P + 1 / groups.N) * slope**2
-    return variance
 
 
 def _slope(limits: CellLimits, tie: Derivatives, lower: FloatArray, upper: FloatArray) -> float:
@@ -111,8 +116,10 @@ def _of_positives(
 
 def _of_negatives(
     groups: Groups, limits: CellLimits, tie: Derivatives, losses: FloatArray
-) -> float:
+) -> tuple[float, float]:
     """Return the greatest variance of the negatives' influences, from g at the first positive.
+
+    And the least number of them that have an effect.
 
     An influence is g of the own cell, where the negative is itself above, and of those below.
     """
@@ -140,7 +147,9 @@ def _of_negatives(
     upper *= scale
     counts = np.empty(2 * size + 1)
     counts[:size], counts[size:] = groups.n, negatives_between(groups)
-    return _greatest_squares(lower, upper, counts, groups.N, left_out=0)
+    squares = dot(counts, upper * upper)
+    effective = dot(counts, lower) ** 2 / squares if squares > 0 else float(groups.N)
+    return _greatest_squares(lower, upper, counts, groups.N, left_out=0), effective
 
 
 def _greatest_squares(

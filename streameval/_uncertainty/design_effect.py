@@ -231,9 +231,18 @@ class DesignEffect:
             variance=figure.variance * self.value,
             positives=figure.positives / self.value,
             negatives=figure.negatives / self.value,
-            freedom=figure.freedom if self.freedom is None else self.freedom,
+            freedom=least_freedom(self.freedom, figure.freedom),
             cluster_cases=self._cluster_cases(),
+            unseen=self._unseen(figure),
         )
+
+    def _unseen(self, figure: Figure) -> tuple[float, float]:
+        """Return the steps of an unseen cluster of negatives; each further one takes less."""
+        cases = self.value * self._cluster_cases()[1]
+        P = max(figure.positives, 1.0)
+        growth = cases * math.log1p(P / cases) / math.log1p(P)
+        fall, rise = figure.unseen
+        return fall * growth, rise * growth
 
     def _cluster_cases(self) -> tuple[float, float]:
         """Return as how many effective cases an unseen cluster of each class counts, 1 or more.
@@ -243,6 +252,11 @@ class DesignEffect:
         """
         of_positives, of_negatives = (math.sqrt(max(1.0, m / self.value)) for m in self.sizes)
         return of_positives, of_negatives
+
+
+def least_freedom(*known: float | None) -> float | None:
+    """Return the least degrees of freedom; None where none are known."""
+    return min((each for each in known if each is not None), default=None)
 
 
 INDEPENDENT = DesignEffect(1.0)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from streameval._metric_registry import BY_NAME
 from streameval._uncertainty.limits import Figure, Limits
-from streameval._uncertainty.sampling_variance import sampling_variance
+from streameval._uncertainty.sampling_variance import SamplingError, sampling_error
+from streameval._uncertainty.unseen_cases import with_mean_step
 
 if TYPE_CHECKING:
     from streameval._counts.groups import Groups
@@ -19,25 +20,41 @@ if TYPE_CHECKING:
     from streameval._uncertainty.rules import IntervalRule
 
 
-def figure_of(groups: Groups, name: str, prevalence: float | None = None) -> Figure:
-    """Return a metric with its variance; nan where undefined. O(G)."""
+def figure_of(
+    groups: Groups, name: str, prevalence: float | None = None, *, value: float | None = None
+) -> Figure:
+    """Return a metric with its variance; nan where undefined. O(G).
+
+    `value` is the metric, where it is not the value of the groups; None computes it.
+    """
     P, N = groups.P, groups.N
     if BY_NAME[name].estimator is None:
         total = P + N
         share = P / total if total else math.nan
         return Figure(share, share * (1 - share) / total if total else math.nan, P, N)
-    value = value_of(groups, name, prevalence)
-    return Figure(value, variance_of(groups, name, prevalence), P, N)
+    if value is None:
+        value = value_of(groups, name, prevalence)
+    if min(P, N) < 2:
+        return Figure(value, math.nan, P, N)
+    error, estimator = _error_of(groups, name, prevalence), estimator_of(name)
+    if estimator.derivatives is None:
+        return Figure(value, error.variance, P, N)
+    figure = Figure(value, error.variance, P, N, error.freedom)
+    return with_mean_step(figure, groups, estimator, prevalence)
 
 
 def variance_of(groups: Groups, name: str, prevalence: float | None) -> float:
     """Return an area's variance, nan without two of each class. O(G)."""
     if min(groups.P, groups.N) < 2:
         return math.nan
+    return _error_of(groups, name, prevalence).variance
+
+
+def _error_of(groups: Groups, name: str, prevalence: float | None) -> SamplingError:
     estimator = estimator_of(name)
     counted = estimator.counted(groups)
     influence = estimator.influence(counted, prevalence)
-    return sampling_variance(influence, counted, fixed_prevalence=prevalence is not None)
+    return sampling_error(influence, counted, fixed_prevalence=prevalence is not None)
 
 
 def value_of(groups: Groups, name: str, prevalence: float | None) -> float:

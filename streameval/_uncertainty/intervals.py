@@ -26,7 +26,7 @@ from streameval._uncertainty.calibration import bin_limits
 from streameval._uncertainty.cluster_effect import cluster_effect
 from streameval._uncertainty.design_effect import INDEPENDENT
 from streameval._uncertainty.error_costs import error_shares
-from streameval._uncertainty.estimates import figure_of, rule_of, value_of, variance_of
+from streameval._uncertainty.estimates import figure_of, rule_of, value_of
 from streameval._uncertainty.interval import Interval
 from streameval._uncertainty.limits import UNDEFINED, Figure, Limits, proportion_limits
 from streameval._uncertainty.pane_blocks import pane_effect
@@ -144,7 +144,7 @@ class UncertaintyQueries(BoundsQueries):
         >>> ev.add_cases(labels=[1, 1, 0, 1, 0, 0], scores=[6, 5, 4, 3, 2, 1])
         >>> interval = ev.interval("auc_roc")
         >>> round(interval.lower, 2), round(interval.estimate, 2), round(interval.upper, 2)
-        (0.0, 0.89, 1.0)
+        (0.04, 0.89, 1.0)
         """
         check_level(level)
         check_prevalence(prevalence, metric)
@@ -198,7 +198,7 @@ class UncertaintyQueries(BoundsQueries):
         if BY_NAME[name].estimator is None:
             return figure_of(view.groups, name)
         value = value_of_view(view, BY_NAME[name], **Given(prevalence).keywords)
-        return Figure(value, variance_of(view.groups, name, prevalence), view.P, view.N)
+        return figure_of(view.groups, name, prevalence, value=value)
 
     def _share_figure(self, parts: Callable[[Confusion], Parts], threshold: float) -> Figure:
         """Return a share at a threshold with its variance; decayed windows override it."""

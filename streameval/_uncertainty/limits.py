@@ -26,7 +26,9 @@ from streameval._uncertainty.student import anytime_quantile, normal_quantile, s
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# The weight of the model's variance in the shrinkage, in cases.
+# The weight of the model's variance in the shrinkage, in cases, of AUC-ROC and of areas in
+# precision-recall space.
+_ROC_PRIOR_CASES = 1.0
 _PRIOR_CASES = 2.0
 # With fewer positives there is no confidence sequence: its coverage is asymptotic.
 MIN_ANYTIME_POSITIVES = 50
@@ -49,8 +51,9 @@ class Figure:
     smaller class less 1, and for a share infinitely many. `design_effect` is the factor by
     which weights or clusters enlarged the variance; `DesignEffect.widened` includes it.
     An unseen cluster of positives, and of negatives, counts as `cluster_cases` cases.
-    `refused` is why it must have no limits. `unseen` is how far one case of the greatest
-    weight that the sample may not have would lower and raise the estimate of weighted cases.
+    `refused` is why it must have no limits. `unseen` is how far unseen cases would lower and
+    raise the estimate: of a share the one of the greatest weight, of an area one at each wrong
+    end. `floor` is what a positive below all others adds to an area in precision-recall space.
     """
 
     estimate: float
@@ -62,6 +65,7 @@ class Figure:
     cluster_cases: tuple[float, float] = (1.0, 1.0)
     refused: str | None = None
     unseen: tuple[float, float] = (0.0, 0.0)
+    floor: float = 0.0
 
 
 def auc_roc_limits(figure: Figure, alpha: float, *, anytime: bool = False) -> Limits:
@@ -77,7 +81,8 @@ def auc_roc_limits(figure: Figure, alpha: float, *, anytime: bool = False) -> Li
     expected = newcombe_variance(estimate, figure.positives, figure.negatives)
     observed = figure.variance / expected if expected > 0 else 0.0
     effective = smaller * 4 * estimate * (1 - estimate)
-    ratio: float = max(observed, (effective * observed + _PRIOR_CASES) / (effective + _PRIOR_CASES))
+    shrunk = (effective * observed + _ROC_PRIOR_CASES) / (effective + _ROC_PRIOR_CASES)
+    ratio: float = max(observed, shrunk)
 
     spread, fall = _newcombe_terms(figure.positives, figure.negatives)
     pairs = figure.positives * figure.negatives
@@ -111,11 +116,14 @@ def precision_limits(figure: Figure, alpha: float, *, anytime: bool = False) -> 
     [0.744, 0.965]
     """
     estimate, P = figure.estimate, figure.positives
-    quantile = _quantile(figure, P, alpha, anytime=anytime)
     if not 0 < estimate < 1:
-        edge = P / (P + _quantile_of_share(figure, P, alpha, anytime=anytime) ** 2)
-        return (edge, 1.0) if estimate >= 1 else (0.0, 1 - edge)
-    terms = _PrecisionTerms.of(estimate, P, figure.variance)
+        # Without weights or clusters no variance is estimated here.
+        known = figure if figure.design_effect > 1 else replace(figure, freedom=None)
+        square = _quantile_of_share(known, P, alpha, anytime=anytime) ** 2
+        edge = square / (P + square)
+        return (1 - edge * (1 - figure.floor), 1.0) if estimate >= 1 else (0.0, edge)
+    terms = _PrecisionTerms.of(figure)
+    quantile = terms.quantile(figure, alpha, anytime=anytime)
     (lower, upper), inner = terms.logit(quantile), terms.wilson(quantile)
     # Near 0 and 1 the logit interval is too wide towards 1/2: it extrapolates a standard
     # error far beyond its range. Wilson's limit, with the same variance, bounds it.
@@ -135,6 +143,8 @@ class _PrecisionTerms(NamedTuple):
         The logit of the estimate, and the standard error of the estimate.
     cases : float
         Of how many cases a share would have that error, at most the positives.
+    freedom : float or None
+        The degrees of freedom of the error: more than the figure's where a part is the model's.
     """
 
     estimate: float
@@ -142,17 +152,34 @@ class _PrecisionTerms(NamedTuple):
     centre: float
     error: float
     cases: float
+    freedom: float | None
 
     @classmethod
-    def of(cls, estimate: float, positives: float, variance: float) -> _PrecisionTerms:
-        """Return the terms, with an observed variance below the binomial one shrunk to it."""
+    def of(cls, figure: Figure) -> _PrecisionTerms:
+        """Return the terms, with an observed variance below the model's shrunk to it.
+
+        In the model positives have a precision of 1, and the few others add the floor.
+        """
+        estimate, positives, variance = figure.estimate, figure.positives, figure.variance
         binomial = estimate * (1 - estimate)
         effective = positives * (2 * math.sqrt(binomial) if estimate > 0.5 else 1.0)
-        expected = _PRIOR_CASES * binomial / positives
+        expected = _PRIOR_CASES * binomial * (1 - figure.floor) / positives
         shrunk = (effective * variance + expected) / (effective + _PRIOR_CASES)
         used = max(variance, shrunk)
         centre = math.log(estimate / (1 - estimate))
-        return cls(estimate, binomial, centre, math.sqrt(used), min(positives, binomial / used))
+        freedom = figure.freedom
+        if freedom is not None and shrunk > variance:
+            # The model's part is not estimated: by Satterthwaite it has no share in this.
+            observed = effective * variance / (effective + _PRIOR_CASES)
+            most = max(positives - 1, freedom)
+            freedom = min(freedom * (used / observed) ** 2, most) if observed > 0 else most
+        cases = min(positives, binomial / used)
+        return cls(estimate, binomial, centre, math.sqrt(used), cases, freedom)
+
+    def quantile(self, figure: Figure, alpha: float, *, anytime: bool) -> float:
+        """Return Student's quantile with these degrees of freedom, of the figure's positives."""
+        known = replace(figure, freedom=self.freedom)
+        return _quantile(known, figure.positives, alpha, anytime=anytime)
 
     def logit(self, quantile: float) -> Limits:
         """Return the limits that are symmetric on the logit scale."""
@@ -178,10 +205,14 @@ def precision_turns(
     far as Wilson's limit, which moves with it. So a limit is furthest out at an end, or
     where the two meet.
     """
-    quantile = _quantile(lowest, lowest.positives, alpha, anytime=anytime)
+    middle = min(max(lowest.estimate, 0.5), highest.estimate)
+    if not 0 < middle < 1:
+        return []
+    terms = _PrecisionTerms.of(replace(lowest, estimate=middle))
+    quantile = terms.quantile(lowest, alpha, anytime=anytime)  # once: a quantile takes long
 
     def beyond_wilson(estimate: float) -> bool:
-        terms = _PrecisionTerms.of(estimate, lowest.positives, lowest.variance)
+        terms = _PrecisionTerms.of(replace(lowest, estimate=estimate))
         return terms.is_beyond_wilson(quantile)
 
     least, greatest = max(lowest.estimate, _TINY), min(highest.estimate, 1 - _TINY)
@@ -189,8 +220,7 @@ def precision_turns(
     for near, far, sign in ((max(least, 0.5), greatest, 1), (min(greatest, 0.5), least, -1)):
         if sign * far <= sign * near:
             continue
-        nearest = _PrecisionTerms.of(near, lowest.positives, lowest.variance)
-        if not nearest.is_beyond_wilson(quantile):
+        if not beyond_wilson(near):
             turns.append(replace(lowest, estimate=_crossing(beyond_wilson, far, near)))
     return turns
 

@@ -21,7 +21,9 @@ from streameval._counts.exact import dot
 from streameval._metrics.influence import auc_roc_influence, sums_from
 from streameval._metrics.shards import placed_groups
 from streameval._uncertainty.estimates import estimator_of
-from streameval._uncertainty.sampling_variance import negatives_between
+from streameval._uncertainty.limits import Figure
+from streameval._uncertainty.sampling_variance import SamplingError, negatives_between
+from streameval._uncertainty.unseen_cases import negative_step, with_step
 
 if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
@@ -66,6 +68,8 @@ class ShardVariance:
         Its term in the influence of each positive and negative that ranks above it.
     slope : float
         P times its part of the figure's derivative by the log odds of the prevalence.
+    step : float
+        What one negative above all scores takes from its part of the figure; 0 of AUC-ROC.
     """
 
     positive: Scatter
@@ -73,6 +77,7 @@ class ShardVariance:
     per_positive: float
     per_negative: float
     slope: float
+    step: float
 
     def __add__(self, below: ShardVariance) -> ShardVariance:
         """Return the contribution of both ranges; `below` must follow directly. O(1)."""
@@ -82,18 +87,30 @@ class ShardVariance:
             self.per_positive + below.per_positive,
             self.per_negative + below.per_negative,
             self.slope + below.slope,
+            self.step + below.step,
         )
 
-    def variance(self) -> float:
-        """Return the figure's variance, if this is the sum of all shards.
+    def figure(self, name: str, estimate: float) -> Figure:
+        """Return the figure with its variance, if this is the sum of all shards. O(1).
 
-        It is nan without two of each class.
+        The variance is nan without two of each class.
         """
         P, N = self.positive.count, self.negative.count
         if min(P, N) < 2:
-            return math.nan
-        cases = self.positive.squares / (P - 1) / P + self.negative.squares / (N - 1) / N
-        return cases + (1 / P + 1 / N) * (self.slope / P) ** 2
+            return Figure(estimate, math.nan, P, N)
+        error = SamplingError.of(
+            self.positive.squares / (P - 1),
+            P,
+            self.negative.squares / (N - 1),
+            N,
+            self.negative.mean,
+        )._replace(of_prevalence=(1 / P + 1 / N) * (self.slope / P) ** 2)
+        if estimator_of(name).derivatives is None:
+            return Figure(estimate, error.variance, P, N)
+        figure = Figure(estimate, error.variance, P, N, error.freedom)
+        return with_step(
+            figure, self.step, P / (P + N) if estimator_of(name).counts_misses else 0.0
+        )
 
 
 def shard_variance(groups: Groups, above: ShardPosition, name: str) -> ShardVariance:
@@ -115,7 +132,8 @@ def shard_variance(groups: Groups, above: ShardPosition, name: str) -> ShardVari
         placements = auc_roc_influence(placed)
         between = np.append(placed.tp, above.tp + groups.P) / above.P
         positive = _scatter(placements.positive, groups.p)
-        return ShardVariance(positive, _negatives(groups, apart, placements.tied, between), 0, 0, 0)
+        negative = _negatives(groups, apart, placements.tied, between)
+        return ShardVariance(positive, negative, 0.0, 0.0, 0.0, 0.0)
     moved = derivatives(placed, None)
     below_tp, below_fp = sums_from(moved.per_tp), sums_from(moved.per_fp)
     scale = above.N / above.P
@@ -125,6 +143,7 @@ def shard_variance(groups: Groups, above: ShardPosition, name: str) -> ShardVari
         per_positive=float(below_tp[0]),
         per_negative=scale * float(below_fp[0]),
         slope=dot(groups.p, moved.own_tp) + dot(placed.tp, moved.per_tp),
+        step=negative_step(placed, estimator_of(name)) if groups.P else 0.0,
     )
 
 

@@ -1,15 +1,15 @@
 """Limits for the rare cases at the wrong end of a ranking that a sample may not have. O(1).
 
-One negative above every positive lowers an area in precision-recall space by up to
-H(P)/P of it, H(P) = 1 + 1/2 + ... + 1/P, often more than a standard error; one positive
-below every negative lowers AUC-ROC by 1/P. In heavy-tailed scores such cases are rare and
-decide the error, and a sample without them has a good estimate and a small variance:
-nothing in it tells that they exist. So the limit away from a perfect ranking gets one more
-standard error, which one such case would cause, added in quadrature. It matters where few
-cases are ranked wrongly; elsewhere it is small against the other errors.
+One negative above every positive lowers an area in precision-recall space, often by more
+than a standard error, and the more the lower the prevalence that the area is rescaled to:
+at a thousandth, one of 1,000 negatives weighs as much as 999 of the population's. One
+positive below every negative lowers AUC-ROC by 1/P. In heavy-tailed scores such cases are
+rare and decide the error, and a sample without them has a good estimate and a small
+variance: nothing in it tells that they exist. So the limit away from a perfect ranking gets
+a share of what one such case would take, as one more standard error, in quadrature. What it
+would take is computed from the groups (`negative_step`), for any area, prevalence and weight.
 
-A limit moves by at most 0.9 of the interval's width, so that no interval is twice as wide.
-docs/intervals.md has the coverage with and without, and what it costs.
+docs/intervals.md has the coverage by which the shares were chosen, and what they cost.
 """
 
 from __future__ import annotations
@@ -29,20 +29,18 @@ if TYPE_CHECKING:
     from streameval._metrics.gradients import Estimator
     from streameval._uncertainty.limits import Figure, Limits
 
-_MAX_SHIFT = 0.9
-"""The most that a limit moves, in widths of the interval."""
-
 UNSEEN_SHARE = 0.7
 """How many standard errors one unseen case is."""
 
-_EULER_GAMMA = 0.5772156649015329
+_ROC_SHARE = 0.9
+"""The same of AUC-ROC without weights, where the larger one of the two steps counts."""
 
 
 def with_unseen_cases(
     limits: Limits,
     lowest: Figure,
     highest: Figure,
-    error: Callable[[Figure], float],
+    errors: Callable[[Figure], tuple[float, float]],
     alpha: float,
     *,
     anytime: bool = False,
@@ -55,37 +53,53 @@ def with_unseen_cases(
         The figure's, or the outermost ones of all figures between two.
     lowest, highest : Figure
         The figure twice, or the two with the least and the greatest estimate.
-    error : callable
-        `roc_error` or `precision_error`, of the area's kind.
+    errors : callable
+        `roc_errors` or `precision_errors`, of the area's kind.
     alpha, anytime
         As the limits were computed.
 
     Notes
     -----
-    The result for two figures encloses the result for each figure between them: the error is
-    largest at the end from which the limit moves away, and the rest moves with the estimate.
+    The result for two figures encloses the result for each figure between them: an error is
+    largest at the end from which its limit moves away, and the rest moves with the estimate.
 
     Examples
     --------
     >>> from streameval._uncertainty.limits import Figure, precision_limits
-    >>> figure = Figure(estimate=0.98, variance=0.0001, positives=100, negatives=100)
+    >>> figure = Figure(0.98, 0.0001, positives=100, negatives=100, unseen=(0.05, 0.0), floor=0.5)
     >>> limits = precision_limits(figure, 0.05)
     >>> [round(limit, 3) for limit in limits]
-    [0.945, 0.993]
-    >>> widened = with_unseen_cases(limits, figure, figure, precision_error, 0.05)
+    [0.947, 0.993]
+    >>> widened = with_unseen_cases(limits, figure, figure, precision_errors, 0.05)
     >>> [round(limit, 3) for limit in widened]
-    [0.919, 0.993]
+    [0.904, 0.993]
     """
     lower, upper = limits
     quantile = normal_quantile(alpha / 2)  # the error is known, not estimated from the cases
     if anytime:
         quantile = anytime_quantile(alpha, lowest.positives)
-    most = math.inf if any(lowest.unseen) else _MAX_SHIFT * (upper - lower)
-    below = lowest.estimate - math.hypot(lowest.estimate - lower, quantile * max(error(highest), 0))
-    above = highest.estimate + math.hypot(
-        upper - highest.estimate, quantile * max(-error(lowest), 0)
-    )
-    return max(below, lower - most, 0.0), min(above, upper + most, 1.0)
+    fall, rise = errors(highest)[0], errors(lowest)[1]
+    below = lowest.estimate - math.hypot(lowest.estimate - lower, quantile * fall)
+    above = highest.estimate + math.hypot(upper - highest.estimate, quantile * rise)
+    return max(below, 0.0), min(above, 1.0)
+
+
+def precision_errors(figure: Figure) -> tuple[float, float]:
+    """Return by how much unseen cases may make the figure too great, and too small."""
+    return UNSEEN_SHARE * figure.unseen[0], 0.0
+
+
+def roc_errors(figure: Figure) -> tuple[float, float]:
+    """Return by how much unseen cases may make the figure too great, and too small.
+
+    A case at the wrong end, and one at the right end: of the class of which it is the larger
+    part. Of clusters one of each class.
+    """
+    of_positives, of_negatives = figure.cluster_cases
+    steps = of_positives / (figure.positives + 1), of_negatives / (figure.negatives + 1)
+    step = _ROC_SHARE * max(steps) if figure.design_effect <= 1 else math.hypot(*steps)
+    fall, _ = figure.unseen
+    return UNSEEN_SHARE * fall or step * figure.estimate, step * (1 - figure.estimate)
 
 
 def negative_step(
@@ -110,6 +124,29 @@ def negative_step(
     return estimator.value(counted, prevalence) - estimator.value(moved, prevalence)
 
 
+def with_mean_step(
+    figure: Figure, groups: Groups, estimator: Estimator, prevalence: float | None
+) -> Figure:
+    """Return a figure with the step of unseen cases of mean weight. O(G).
+
+    A design effect, by which it is widened, makes the step as many times as great.
+    """
+    units = max(round(groups.N / figure.negatives), 1)
+    step = negative_step(groups, estimator, prevalence, units=units)
+    share = groups.P / (groups.P + groups.N) if prevalence is None else prevalence
+    return with_step(figure, step, share if estimator.counts_misses else 0.0)
+
+
+def with_step(figure: Figure, negative: float, floor: float) -> Figure:
+    """Return a figure with the step of unseen cases, from what a negative above all takes. O(1).
+
+    `floor` is what a positive below all others has: the prevalence, or 0 where it may be
+    missed and misses are no group.
+    """
+    positive = max(figure.estimate - floor, 0.0) / (figure.positives + 1)
+    return replace(figure, floor=floor, unseen=(math.hypot(negative, positive), 0.0))
+
+
 def positive_step(
     groups: Groups, estimator: Estimator, prevalence: float | None = None, *, units: int = 1
 ) -> float:
@@ -128,25 +165,3 @@ def positive_step(
         P=counted.P + units,
     )
     return estimator.value(counted, prevalence) - estimator.value(moved, prevalence)
-
-
-def precision_error(figure: Figure) -> float:
-    """Return half of what one negative above every positive changes, at the rate of its influence.
-
-    With no other negative that is the sum of k/k^2 over the positives k = 1..P, divided by P.
-    With clusters it is a cluster of negatives.
-    """
-    P = max(figure.positives / figure.cluster_cases[1], 1.0)
-    harmonic = math.log(P) + _EULER_GAMMA + 1 / (2 * P)
-    return figure.estimate * harmonic / (2 * P)
-
-
-def roc_error(figure: Figure) -> float:
-    """Return what a positive below all negatives and a negative above all positives change.
-
-    As standard errors that add up; negative below 1/2, where cases of the right order are rare.
-    With clusters it is a cluster of each.
-    """
-    of_positives, of_negatives = figure.cluster_cases
-    change = math.hypot(of_positives / figure.positives, of_negatives / figure.negatives)
-    return (2 * figure.estimate - 1) * change

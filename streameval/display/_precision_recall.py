@@ -94,7 +94,7 @@ class PrecisionRecallDisplay:
     >>> ax = Figure().subplots()
     >>> display = PrecisionRecallDisplay.from_evaluator(ev, name="model", ax=ax)
     >>> display.line_.get_label()
-    'model: AUC-PR 0.797 (0.000 to 1.00000)'
+    'model: AUC-PR 0.797 (0.000 to 0.99992)'
     """
 
     ax_: Axes

@@ -87,7 +87,7 @@ class RocCurveDisplay:
     >>> ax = Figure().subplots()
     >>> display = RocCurveDisplay.from_evaluator(ev, name="model", ax=ax)
     >>> display.line_.get_label()
-    'model: AUC-ROC 0.750 (0.000 to 0.999)'
+    'model: AUC-ROC 0.750 (0.000 to 1.000)'
     """
 
     ax_: Axes

@@ -233,7 +233,7 @@ def _part_row(ev: Evaluator, above: ShardPosition) -> dict[str, Any]:
 def _numbers(part: ShardVariance) -> list[float]:
     scatters = (part.positive, part.negative)
     flat = [x for each in scatters for x in (each.count, each.mean, each.squares)]
-    return [*flat, part.per_positive, part.per_negative, part.slope]
+    return [*flat, part.per_positive, part.per_negative, part.slope, part.step]
 
 
 def _read_part(row: dict[str, Any]) -> tuple[Shard, dict[str, ShardVariance]]:
@@ -267,12 +267,9 @@ def _group_row(
 ) -> dict[str, Any]:
     P, N = whole.position.P, whole.position.N
     computed = whole.metrics()
-    spread = {name: each.variance() for name, each in variances.items()}
-    share = computed["prevalence"]
-    spread["prevalence"] = share * (1 - share) / (P + N)
     intervals: dict[str, Limits] = {}
     for name in chosen.with_interval:
-        figure = Figure(computed[name], spread.get(name, np.nan), P, N)
+        figure = _figure(name, computed[name], variances, (P, N))
         intervals[name] = limits_of(figure, name, 1 - chosen.level)
     figures = {name: computed[name] for name in chosen.names}
     return filled(
@@ -284,6 +281,16 @@ def _group_row(
         bounds={name: rounding_bounds(name, figures[name]) for name in chosen.with_bounds},
         reasons={},
     )
+
+
+def _figure(
+    name: str, value: float, variances: dict[str, ShardVariance], sizes: tuple[int, int]
+) -> Figure:
+    """Return a figure with its variance; nan where a class is empty."""
+    if name in variances:
+        return variances[name].figure(name, value)
+    is_share = name == "prevalence"
+    return Figure(value, value * (1 - value) / sum(sizes) if is_share else np.nan, *sizes)
 
 
 def _aggregated(frame: DataFrame, by: tuple[str, ...], *columns: Column) -> list[Any]:

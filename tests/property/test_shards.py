@@ -80,8 +80,12 @@ def check(cases, cuts, seed):
             shard_variance(piece._view().groups, shard.position, name)
             for piece, shard in zip(pieces, shards(pieces))
         ]
-        expected = figure_of(view.groups, name).variance
-        assert fold(parts, seed).variance() == pytest.approx(expected, rel=1e-10, abs=1e-26), name
+        expected = figure_of(view.groups, name)
+        found = fold(parts, seed).figure(name, expected.estimate)
+        assert found.variance == pytest.approx(expected.variance, rel=1e-10, abs=1e-26), name
+        assert found.unseen == pytest.approx(expected.unseen, rel=1e-10, abs=1e-12)
+        if expected.freedom is not None:
+            assert found.freedom == pytest.approx(expected.freedom, rel=1e-6), name
 
 
 class TestCutAnywhere:

@@ -11,7 +11,7 @@ from streameval import Evaluator
 from streameval._metrics.pr_areas import negatives_factor
 from streameval._uncertainty.cell_limits import CellLimits
 from streameval._uncertainty.cell_orders import hides_order
-from streameval._uncertainty.cell_variance import greatest_variance
+from streameval._uncertainty.cell_variance import greatest_error
 from streameval._uncertainty.estimates import estimator_of, variance_of
 
 AREAS = pytest.mark.parametrize("name", ["auc_pr", "average_precision"])
@@ -27,7 +27,7 @@ def greatest(ev, name, prevalence):
     misses = np.zeros(groups.p.size - hidden.size, dtype=np.bool_)
     hidden = np.append(hidden, misses)
     limits = CellLimits.of(groups, hidden, negatives_factor(groups, prevalence), 1.0)
-    return greatest_variance(groups, limits, estimator, prevalence)
+    return greatest_error(groups, limits, estimator, prevalence).variance
 
 
 def tied_and_strict_orders(cells):
@@ -108,6 +108,6 @@ def test_it_is_the_variance_where_nothing_is_hidden(name, prevalence):
     groups = estimator_of(name).counted(exact._view().groups)
     ties = np.zeros(groups.p.size, dtype=np.bool_)
     limits = CellLimits.of(groups, ties, negatives_factor(groups, prevalence), 1.0)
-    assert greatest_variance(groups, limits, estimator_of(name), prevalence) == pytest.approx(
+    assert greatest_error(groups, limits, estimator_of(name), prevalence).variance == pytest.approx(
         variance, rel=1e-12
     )

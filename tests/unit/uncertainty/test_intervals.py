@@ -211,7 +211,7 @@ def test_auc_roc_limits_solve_their_equation():
     expected = newcombe_variance(0.83, 90, 1_000)
     effective = 90 * 4 * 0.83 * 0.17
     seen = figure.variance / expected
-    ratio = max(seen, (effective * seen + 2) / (effective + 2))
+    ratio = max(seen, (effective * seen + 1) / (effective + 1))
     for limit in auc_roc_limits(figure, 0.05):
         variance = ratio * newcombe_variance(limit, 90, 1_000)
         distance = abs(limit - 0.83) / math.sqrt(variance)
@@ -526,7 +526,7 @@ def test_comparison_errs_as_often_as_it_says():
             ev.add_cases(labels=np.zeros(200), scores=rng.normal(0, 1, 200))
             pair.append(ev)
         found += compare(*pair, metric="average_precision").p_value < 0.05
-    assert 0.02 <= found / trials <= 0.08
+    assert 0.005 <= found / trials <= 0.08
 
 
 @pytest.mark.parametrize(
