@@ -14,7 +14,7 @@ from map_areas import AREAS
 from map_cells import Cell, Found, Rng
 from populations import POPULATIONS, Population, counted, draw
 
-from streameval import PairedEvaluator, Window, compare, find_fall
+from streameval import Evaluator, PairedEvaluator, Window, compare, find_fall
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -206,7 +206,7 @@ TRAFFIC = {
 def fall_cells() -> Iterator[Cell]:
     """Yield a model that stays as it is, in steps of traffic."""
     for (traffic, sizes), positives, prevalence in itertools.product(
-        TRAFFIC.items(), (5, 30), (0.1, 0.01)
+        TRAFFIC.items(), (5, 30), (0.1, 0.02)
     ):
         yield Cell(
             part="falls",
@@ -223,16 +223,12 @@ def draw_fall(
     positives: np.ndarray, prevalence: float, rng: Rng, figures: Collection[str]
 ) -> dict[str, Found]:
     """Return whether a constant model is said to have fallen."""
-    population = NAMED["equal, d=1"]
-    steps = [
-        counted(draw(population, rng, int(max(rng.poisson(each), 3)), prevalence))
-        for each in positives
-    ]
-    hour_us, found = 3_600_000_000, {}
-    windows = [
-        Window(step._view(), place * hour_us, (place + 1) * hour_us)
-        for place, step in enumerate(steps)
-    ]
+    hour_us, windows, found = 3_600_000_000, [], {}
+    for place, mean in enumerate(positives):
+        labels = np.arange(rng.poisson(mean / prevalence)) < rng.poisson(mean)
+        step = Evaluator()
+        step.add_cases(labels=labels, scores=rng.normal(size=labels.size) + 1.5 * labels)
+        windows.append(Window(step._view(), place * hour_us, (place + 1) * hour_us))
     for name in figures:
         fall = find_fall(windows, name)
         difference = 0.0 if fall is None else fall.difference
