@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 PANELS: dict[str, Callable[[Row], bool]] = {
     "AUC-ROC": lambda row: row.part == "areas" and row.figure == "auc_roc",
     "AP, AUC-PR": lambda row: row.part == "areas" and row.figure in {"average_precision", "auc_pr"},
-    "AUC-PR at another prevalence": lambda row: row.part == "areas" and "@" in row.figure,
+    "AUC-PR, other prevalence": lambda row: row.part == "areas" and "@" in row.figure,
     "rates, costs, calibration": lambda row: row.part in {"rates", "calibration"},
     "clusters": lambda row: row.part == "clusters",
     "weights": lambda row: row.part in {"weights", "samples"},

@@ -54,8 +54,15 @@ def test_the_page_names_every_reason_of_a_refusal() -> None:
 
 
 CELLS = (
-    "rates: recall 0.6, fpr 0.1, 200 at 0.05",
+    "areas: equal, d=1, 200 at 0.05",
+    "areas: Student 3 df, d=3, 200 at 0.5",
+    "rates: recall 0.98, fpr 0.002, 50 at 0.5",
     "calibration: beta 2,6, odds times 1.3, 300",
+    "clusters: 50 clusters, log-normal, larger",
+    "weights: below a score one in eight, 400 at 0.05",
+    "differences: equal, d=1, 400 at 0.02",
+    "pairs: half a percent of positives sink, 200 at 0.5",
+    "falls: eight times as much at the end, 5 positives at 0.1",
 )
 REPLICATES = 400
 CHANCE = 1e-5
