@@ -456,6 +456,22 @@ def test_sides_of_unlike_prevalence_and_one_curve_seldom_differ(rare, common):
     assert found / 400 < 0.05 + 4 * math.sqrt(0.05 * 0.95 / 400)
 
 
+@pytest.mark.parametrize("prevalence", [0.01, 0.001])
+@pytest.mark.parametrize("other", [200, 39_800])
+def test_equal_sides_seldom_differ_at_a_prevalence_far_from_theirs(prevalence, other):
+    """The unseen case of each side counts as much as it weighs there."""
+    rng = np.random.default_rng([37, other])
+    found = 0
+    for _ in range(200):
+        sides = Evaluator(), Evaluator()
+        for side, N in zip(sides, (200, other), strict=True):
+            scores = rng.normal(size=200 + N)
+            scores[:200] += 2
+            side.add_cases(labels=np.arange(200 + N) < 200, scores=scores)
+        found += compare(*sides, prevalence=prevalence).p_value < 0.05
+    assert found / 200 < 0.05 + 4 * math.sqrt(0.05 * 0.95 / 200)
+
+
 @pytest.mark.parametrize(
     ("labels", "reason", "told"),
     [
