@@ -106,11 +106,11 @@ class Snapshot(Result):
     (0.75, 4, 1)
     >>> print(snapshot)
     4 cases at revision 1: 2 positive, 2 negative references
-      AUC-ROC              0.750000  0.0000 to 0.9994
+      AUC-ROC              0.750000  0.0000 to 1.0000
       AUC-ROC of the hull  0.875000
-      AUC-PR               0.797267  0.0000 to 1.0000
+      AUC-PR               0.797267  0.0000 to 0.9999
       AUC-PR, achievable   0.887327
-      Average precision    0.833333  0.0000 to 1.0000
+      Average precision    0.833333  0.0000 to 0.9999
       Prevalence           0.500000  0.0953 to 0.9047
       (95 % intervals, if cases are independent)
     """
@@ -218,7 +218,7 @@ class Snapshot(Result):
         >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.7, 0.4, 0.1])
         >>> row = ev.snapshot().to_row()
         >>> row["num_cases"], row["auc_roc"], round(row["auc_roc_upper"], 3)
-        (4, 0.75, 0.999)
+        (4, 0.75, 1.0)
         """
         start, end = self.window or (None, None)
         key, value = self.segment or (None, None)
