@@ -220,8 +220,10 @@ def weighted_figure(groups: Groups, squares: Groups, name: str, prevalence: floa
     estimator = BY_NAME[name].estimator
     if estimator is None:
         effective = _effective(groups.P + groups.N, squares.P + squares.N)
-        share = groups.P / (groups.P + groups.N) if effective else math.nan
-        variance = share * (1 - share) / effective if effective else math.nan
+        if not effective:
+            return Figure(math.nan, math.nan, 0, 0)
+        share = groups.P / (groups.P + groups.N)
+        variance = share * (1 - share) / effective
         return Figure(share, variance, int(effective * share), int(effective * (1 - share)))
     value, sizes = value_of(groups, name, prevalence), (int(positives), int(negatives))
     if min(positives, negatives) < 2:

@@ -16,7 +16,7 @@ from streameval_server._queries.reliability import parse_reliability_request, re
 
 from .conftest import HOUR, NOW, Event, View, answers_of, counted, invalid_field, refused
 from .test_comparison import selection
-from .test_operating_point import wilson
+from .test_operating_point import share_limits
 
 SCALE = StreamSettings(segment_keys=("country", "device"), scale="probability", resolution=53)
 
@@ -61,7 +61,7 @@ def test_the_table_is_that_of_counting(bins: int) -> None:
         assert each.mean_score == pytest.approx(float(mean), rel=1e-14)
         assert each.observed_rate == pytest.approx(positives / len(held), rel=1e-15)
         limits = (each.interval.lower, each.interval.upper)
-        assert limits == pytest.approx(wilson(positives, len(held)), abs=1e-12)
+        assert limits == pytest.approx(share_limits(positives, len(held)), abs=0.012 / len(held))
     assert found.expected_positives == pytest.approx(sum(event.score for event in events))
     assert found.observed_positives == sum(event.positive for event in events)
 
@@ -81,7 +81,7 @@ def test_the_metrics_are_those_of_the_definition() -> None:
     observed = sum(event.positive for event in events)
     assert ratio.value == pytest.approx(float(observed / expected), rel=1e-14)
     mean = float(expected) / len(events)
-    limits = [limit / mean for limit in wilson(observed, len(events))]
+    limits = [limit / mean for limit in share_limits(observed, len(events))]
     assert [ratio.interval.lower, ratio.interval.upper] == pytest.approx(limits, rel=1e-10)
     squares = sum((Fraction(event.score) - event.positive) ** 2 for event in events)
     assert brier.value == pytest.approx(float(squares / len(events)), rel=1e-12)

@@ -190,7 +190,7 @@ def test_reliability_is_the_table(ax, strategy):
 
 
 def test_reliability_of_weighted_cases(ax):
-    """Intervals are of the effective number of cases, and absent where it is small."""
+    """Intervals are of the effective number of cases, and absent where one case decides."""
     labels, scores = columns()
     made = Evaluator()
     made.add_cases(labels=labels, scores=scores, weights=np.where(labels, 40.0, 1.0))
@@ -204,7 +204,9 @@ def test_reliability_of_weighted_cases(ax):
     ]
     assert (heights[0] < heights[1]).all()
     few = Evaluator()
-    few.add_cases(labels=labels[:60], scores=scores[:60], weights=np.arange(60.0))
+    few.add_cases(
+        labels=labels[:60], scores=scores[:60], weights=np.where(np.arange(60) == 0, 1000.0, 1.0)
+    )
     few = ReliabilityDisplay.from_evaluator(few, ax=figures.Figure().subplots(), bins=5)
     assert np.isnan(few.limits).all()
     drawn(few.figure_)

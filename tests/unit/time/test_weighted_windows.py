@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 import zlib
 from datetime import UTC, datetime, timedelta
@@ -204,6 +205,16 @@ def test_an_evaluator_of_a_decayed_window_has_whole_misses() -> None:
     decayed = windowed.decayed(DAY).evaluator()
     assert decayed.num_misses == 1
     assert Evaluator.from_bytes(decayed.to_bytes()) == decayed
+
+
+@pytest.mark.parametrize("metric", ["prevalence", "auc_pr", "auc_roc"])
+def test_a_decayed_window_of_no_case_has_no_limits(metric: str) -> None:
+    """Nothing is undefined but the figure and its limits."""
+    window = WindowedEvaluator().decayed(DAY)
+    interval = window.interval(metric)
+    assert math.isnan(interval.lower)
+    assert math.isnan(interval.upper)
+    assert interval.reason is not None
 
 
 def test_decay_of_equal_weights_is_that_of_none() -> None:
