@@ -154,6 +154,11 @@ def find_fall(
     steps = [each for each in measured if not math.isnan(each.value)]
     if len(steps) < MIN_FIGURES:
         return None
+    if not any(each.spreads.any() for each in steps):
+        # A recall of 1, then of 0, varies in all windows together only.
+        whole = _measured(series, range(len(series)), metric, given)
+        of_cases = whole.sizes * whole.spreads
+        steps = [each._replace(spreads=of_cases / each.sizes) for each in steps]
     values = np.array([each.value for each in steps]) - _bias(steps, metric, given)
     split = best_split(values, _variances(steps), level)
     if split is None:

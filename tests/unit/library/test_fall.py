@@ -108,6 +108,15 @@ def test_metrics_at_a_threshold_and_costs_fall_too() -> None:
     assert costs[1].difference == pytest.approx(1e200 * costs[0].difference)
 
 
+def test_a_model_that_stops_finding_anything_has_fallen() -> None:
+    """A recall of 1, then of 0, has no variance in any window."""
+    distance = np.where(np.arange(24) < 12, 50.0, -50.0)
+    windows = series(np.random.default_rng(SEED + 8), np.full(24, 40.0), distance)
+    fall = find_fall(windows, "recall", threshold=0.5)
+    assert fall is not None
+    assert (fall.first, fall.index, fall.last, fall.difference) == (12, 12, 12, -1.0)
+
+
 def test_equal_weights_change_nothing() -> None:
     """Sizes are Kish's effective numbers, so two of every case are not twice as many."""
     distance = np.where(np.arange(24) < 12, 2.0, 1.0)
