@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 DAY_US = 86_400_000_000
 TTL_DAYS = 5
 STEPS_A_DAY = 8
+GOLDEN = 0.6180339887498949
+"""Multiples of it are spread evenly over [0, 1) after their decimal point."""
 
 
 def write_late_labels(
@@ -58,7 +60,8 @@ def write_late_labels(
     at_us = start_us + np.sort(rng.integers(0, days * DAY_US, rows))
     positives = rng.random(rows) < 0.25
     scores = 1 / (1 + np.exp(-rng.normal(1.6 * positives)))
-    late_us = rng.integers(0, int(delay_days * DAY_US), rows)
+    # Evenly spread, each share of a day alike: whatever the hour, delays are as they were before.
+    late_us = (np.cumsum(positives) * GOLDEN % 1 * delay_days * DAY_US).astype(np.int64)
     due_us = at_us + np.where(positives, late_us, DAY_US // 24)
     ids = np.arange(rows).astype(str)
     for step in range(1, days * STEPS_A_DAY + 1):

@@ -29,7 +29,6 @@ WINDOW = f"stream/{LATE}?window=7d"
 def late(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """Return a server whose stream's positives are labelled days later."""
     directory = tmp_path_factory.mktemp("late")
-    # Draws whose delays fit the model at every hour of the day: p is 0.7 or more.
     write_late_labels(directory, LATE, per_day=1600)
     settings = Settings(listen="127.0.0.1:0", data=directory)
     with running_service(settings) as addresses, Client(addresses.grpc) as client:
