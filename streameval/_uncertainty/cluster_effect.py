@@ -25,6 +25,7 @@ from streameval._uncertainty.design_effect import BlockTable, DesignEffect
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from streameval._common.arrays import BoolArray
     from streameval._counts.view import View
     from streameval._metrics.gradients import Gradient
 
@@ -80,13 +81,22 @@ def cluster_effect(
     coarse = blocks.independent_variance / square_unit
     if expected > 0 and not expected / _MAX_BLUR <= coarse <= expected * _MAX_BLUR:
         return DesignEffect(math.nan, refused=TOO_COARSE)
+    effect = (
+        DesignEffect.of(blocks) if coarse > 0 else DesignEffect(table.cluster_size(_all(table)))
+    )
+    return with_clusters(replace(effect, blocks=blocks if expected > 0 else None), table)
+
+
+def with_clusters(effect: DesignEffect, table: BlockTable) -> DesignEffect:
+    """Return an effect with the sizes of clusters; refused where these are few. O(n)."""
     is_positive = table.is_positive
-    cases = np.ones(is_positive.size, dtype=np.bool_)
-    is_few = table.effective_clusters(cases) < MIN_CLUSTERS
-    effect = DesignEffect.of(blocks) if coarse > 0 else DesignEffect(table.cluster_size(cases))
+    is_few = table.effective_clusters(_all(table)) < MIN_CLUSTERS
     return replace(
         effect,
-        blocks=blocks if expected > 0 else None,
         sizes=(table.cluster_size(is_positive), table.cluster_size(~is_positive)),
         refused=TOO_FEW_CLUSTERS if is_few else None,
     )
+
+
+def _all(table: BlockTable) -> BoolArray:
+    return np.ones(table.is_positive.size, dtype=np.bool_)

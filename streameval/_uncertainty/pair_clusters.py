@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._metrics.gradients import cells_of
+from streameval._uncertainty.cluster_effect import with_clusters
 from streameval._uncertainty.design_effect import (
     INDEPENDENT,
     BlockSums,
@@ -133,14 +134,11 @@ class PairGroups:
         )
 
     def allowed_for(self, effect: DesignEffect, scores: State) -> DesignEffect:
-        """Return an effect with the sizes of clusters. O(n log n).
+        """Return an effect with the sizes of clusters; refused where these are few. O(n log n).
 
         `scores` are a's.
         """
-        table = self.a.table(scores, self.num_groups)
-        is_positive = table.is_positive
-        sizes = table.cluster_size(is_positive), table.cluster_size(~is_positive)
-        return replace(effect, sizes=sizes)
+        return with_clusters(effect, self.a.table(scores, self.num_groups))
 
     def _check(self, totals: tuple[int, int], *, is_signed: bool = False) -> None:
         """Assert all invariants, given the negatives and the positives."""

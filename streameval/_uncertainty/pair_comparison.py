@@ -107,6 +107,7 @@ class ComparedPair:
             variance = variance_of_difference(grid, (a, b), prevalence)
         except GridTooCoarseError:
             variance, reason = PairVariance(math.nan), reason or GRID_TOO_COARSE
+        reason = reason or variance.difference.refused
         value = math.nan if reason is not None else variance.value
         difference = Difference(
             metric,

@@ -77,7 +77,7 @@ class Difference:
 
     @property
     def is_defined(self) -> bool:
-        """Whether there are limits: two cases of each class, in two groups of clusters."""
+        """Whether there are limits: with a variance, and two effective cases of each class."""
         return not math.isnan(self.variance) and self.cases >= 2
 
     def limits(self, alpha: float, *, anytime: bool = False) -> Limits:

@@ -39,7 +39,7 @@ class _PairRefusalEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PairRefus
     from the exact one than a standard error.
     """
     PAIR_REFUSAL_TOO_FEW_CLUSTERS: _PairRefusal.ValueType  # 4
-    """There are clusters, and the shared ids are of fewer than two groups."""
+    """There are clusters, and fewer than 20 effective ones of the shared ids."""
     PAIR_REFUSAL_TOO_FEW_EFFECTIVE: _PairRefusal.ValueType  # 5
     """There are weights, and fewer than 50 effective positives or negatives (Kish's)."""
 
@@ -57,7 +57,7 @@ PAIR_REFUSAL_GRID_TOO_COARSE: PairRefusal.ValueType  # 3
 from the exact one than a standard error.
 """
 PAIR_REFUSAL_TOO_FEW_CLUSTERS: PairRefusal.ValueType  # 4
-"""There are clusters, and the shared ids are of fewer than two groups."""
+"""There are clusters, and fewer than 20 effective ones of the shared ids."""
 PAIR_REFUSAL_TOO_FEW_EFFECTIVE: PairRefusal.ValueType  # 5
 """There are weights, and fewer than 50 effective positives or negatives (Kish's)."""
 Global___PairRefusal: _TypeAlias = PairRefusal  # noqa: Y015

@@ -337,8 +337,8 @@ def test_cells_that_hide_the_order_are_refused(
     agrees(asked(wire, (a, b), revision, metric="auc_pr").comparison, expected)
 
 
-def test_labels_of_one_cluster_are_refused(wire: Wire, fresh: str) -> None:
-    """One group of clusters says nothing of the variance between them; a second one does."""
+def test_labels_of_few_clusters_are_refused(wire: Wire, fresh: str) -> None:
+    """Three clusters hardly say how they vary; as many as there are other ids do."""
     a, b = f"{fresh}/a", f"{fresh}/b"
     for name in (a, b):
         stream = stream_pb2.Stream(name=name)
@@ -348,10 +348,10 @@ def test_labels_of_one_cluster_are_refused(wire: Wire, fresh: str) -> None:
     assert wire.pairs.CreatePair(pair, timeout=20).pair.settings.cluster_groups == 8
     cases = Cases(14)
     for users, refusal in (
-        ([17] * 300, pair_pb2.PAIR_REFUSAL_TOO_FEW_CLUSTERS),
-        ([1_000_003 * (row % 40) for row in range(300)], pair_pb2.PAIR_REFUSAL_UNSPECIFIED),
+        ([row % 3 for row in range(60)], pair_pb2.PAIR_REFUSAL_TOO_FEW_CLUSTERS),
+        (list(range(3, 543)), pair_pb2.PAIR_REFUSAL_UNSPECIFIED),
     ):
-        rows = slice(0, 300) if refusal else slice(300, 600)
+        rows = slice(0, 60) if refusal else slice(60, 600)
         for name, scores in ((a, "a"), (b, "b")):
             predictions = cases.predictions(scores, rows)
             del predictions.segments[:]
@@ -363,8 +363,11 @@ def test_labels_of_one_cluster_are_refused(wire: Wire, fresh: str) -> None:
         assert found.compared.difference.HasField("value")
         assert found.compared.difference.interval.HasField("lower") == (not refusal)
         if refusal:
-            assert "one group of clusters" in found.reason
-            assert "wait for labelled ids in other groups" in found.sentence
+            few = types_pb2.UNDEFINED_REASON_TOO_FEW_CLUSTERS
+            assert found.compared.difference.interval.undefined_reason == few
+            assert found.compared.a.interval.undefined_reason == few
+            assert "20 effective clusters" in found.reason
+            assert "wait for more" in found.sentence
             assert not found.HasField("e_value")
 
 

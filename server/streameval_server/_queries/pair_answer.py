@@ -35,17 +35,15 @@ _MIN_SHARED_SHARE = 0.5
 
 _REFUSALS = {
     "TOO_FEW": pair_pb2.PAIR_REFUSAL_TOO_FEW_LABELS,
+    "TOO_FEW_CLUSTERS": pair_pb2.PAIR_REFUSAL_TOO_FEW_CLUSTERS,
     "TOO_FEW_EFFECTIVE": pair_pb2.PAIR_REFUSAL_TOO_FEW_EFFECTIVE,
     "GRID_TOO_COARSE": pair_pb2.PAIR_REFUSAL_GRID_TOO_COARSE,
 }
 _NO_LIMITS = {
+    "TOO_FEW_CLUSTERS": types_pb2.UNDEFINED_REASON_TOO_FEW_CLUSTERS,
     "TOO_FEW_EFFECTIVE": types_pb2.UNDEFINED_REASON_TOO_FEW_EFFECTIVE,
     "GRID_TOO_COARSE": types_pb2.UNDEFINED_REASON_TOO_COARSE,
 }
-_ONE_CLUSTER = (
-    "no answer: all labelled ids are in one group of clusters, so the variance between groups is "
-    "unknown: wait for labelled ids in other groups"
-)
 _NO_LABELS = "no answer: no id that both have scored has a label yet: wait, or label some"
 
 
@@ -135,9 +133,6 @@ def _fill(
         message.refusal = _REFUSALS[fixed.reason]
         if not cases:
             message.refusal, message.sentence = pair_pb2.PAIR_REFUSAL_NO_LABELS, _NO_LABELS
-        elif math.isinf(compared.difference.effect.value):
-            message.refusal = pair_pb2.PAIR_REFUSAL_TOO_FEW_CLUSTERS
-            message.sentence = _ONE_CLUSTER
         message.reason = message.sentence.removeprefix("no answer: ")
         return
     e_value = decision.e_value

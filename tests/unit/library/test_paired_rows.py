@@ -316,4 +316,4 @@ def test_one_group_says_nothing_of_its_variance() -> None:
     """All cases in one cluster: no limits, and it says so."""
     found = pair_of(columns() | {"clusters": ["x"] * 300}, cluster_groups=32).compare()
     assert math.isnan(found.lower)
-    assert found.reason == "TOO_FEW"
+    assert found.reason == "TOO_FEW_CLUSTERS"

@@ -138,3 +138,21 @@ def test_an_unseen_cluster_is_as_large_as_the_clusters() -> None:
         found = pair.compare(metric="auc_roc")
         widths.append(found.upper - found.lower)
     assert 5 < widths[1] / widths[0] < 12
+
+
+@pytest.mark.parametrize("clusters", [2, 8, 12])
+def test_few_clusters_leave_no_limits(clusters: int) -> None:
+    """As of single evaluators: a variance between fewer than 20 clusters is mostly chance."""
+    rng = np.random.default_rng(13)
+    labels = rng.random(1_200) < 0.4
+    scores = {name: rng.normal(size=1_200) + SHIFT * labels for name in ("scores_a", "scores_b")}
+    pair = PairedEvaluator(cluster_groups=32)
+    pair.add_cases(labels=labels, **scores, clusters=np.arange(1_200) % clusters)
+    for anytime in (False, True):
+        found = pair.compare(metric="auc_roc", anytime=anytime)
+        assert found.reason == found.a.reason == found.b.reason == "TOO_FEW_CLUSTERS"
+        assert math.isnan(found.lower)
+        assert math.isnan(found.p_value)
+        assert "20 effective clusters" in str(found)
+    assert math.isnan(found.e_value)
+    assert pair.verdict(metric="auc_roc").startswith("no answer: TOO_FEW_CLUSTERS")
