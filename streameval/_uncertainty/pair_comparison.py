@@ -170,18 +170,19 @@ def _unseen(
     """Return what unseen cases of both models do to their difference; nan without limits. O(G).
 
     An unseen case weighs what `unseen_weights` says, and with clusters it is as many cases as
-    the mean cluster of a case has, or as the greatest of the effects.
+    the mean cluster of a case of its class has, or as the greatest of the effects.
     """
-    effects = (variance.difference, variance.a, variance.b)
-    size = max(max(effect.value, *effect.sizes) for effect in effects)
-    if math.isnan(variance.value) or not math.isfinite(size):
+    effect = max(each.value for each in (variance.difference, variance.a, variance.b))
+    if math.isnan(variance.value) or not math.isfinite(effect):
         return UnseenCases(math.nan, math.nan)
+    of_positives, of_negatives = (max(effect, size) for size in variance.difference.sizes)
     found = []
     for model, metric in zip(models, metrics):
         view = model._view()
-        units = size
+        units = 1.0
         if view.weighted is not None:
             weight = unseen_weight(view, view.weighted)
-            units *= weight.cases * weight.units
-        found.append(unseen_cases(view.groups, metric, prevalence, units))
+            units = weight.cases * weight.units
+        weights = of_positives * units, of_negatives * units
+        found.append(unseen_cases(view.groups, metric, prevalence, weights))
     return UnseenCases(sum(each.variance for each in found), max(each.step for each in found))

@@ -170,7 +170,7 @@ def unseen_cases(
     groups: Groups,
     model: UncertainMetric,
     prevalence: float | None,
-    units: float = 1.0,
+    units: tuple[float, float] = (1.0, 1.0),
 ) -> UnseenCases:
     """Return what unseen cases of one model add to the variance of a difference. O(G).
 
@@ -186,15 +186,15 @@ def unseen_cases(
         The metric of the model.
     prevalence : float or None
         As in the figures.
-    units : float
-        How much an unseen case weighs.
+    units : (float, float)
+        How much an unseen positive and an unseen negative weigh.
     """
     estimator = model.rule.estimator
     assert estimator is not None
-    each = max(1, round(units))
-    lost = positive_step(groups, estimator, prevalence, units=each)
-    moved = lost + _positive_gain(groups, estimator, prevalence, units=each)
-    fallen = negative_step(groups, estimator, prevalence, units=each)
+    positive, negative = (max(1, round(each)) for each in units)
+    lost = positive_step(groups, estimator, prevalence, units=positive)
+    moved = lost + _positive_gain(groups, estimator, prevalence, units=positive)
+    fallen = negative_step(groups, estimator, prevalence, units=negative)
     share = _UNSEEN_SHARE if estimator.derivatives is not None else 1.0
     variance = max(lost**2 + share * fallen**2, _UNSEEN_SHARE * moved**2)
     return UnseenCases(variance, max(lost, fallen))

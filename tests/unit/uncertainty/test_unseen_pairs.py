@@ -140,6 +140,19 @@ def test_an_unseen_cluster_is_as_large_as_the_clusters() -> None:
     assert 5 < widths[1] / widths[0] < 12
 
 
+def test_an_unseen_cluster_has_as_many_positives_as_clusters_have() -> None:
+    """One of ten cases: a cluster out of place takes one positive, and no more than nine."""
+    labels = np.arange(2_000) % 10 == 0
+    scores = np.random.default_rng(14).normal(size=2_000) + SHIFT * labels
+    widths = []
+    for clusters in (np.arange(2_000), np.arange(2_000) // 10):
+        pair = PairedEvaluator(cluster_groups=64)
+        pair.add_cases(labels=labels, scores_a=scores, scores_b=scores, clusters=clusters)
+        found = pair.compare(metric="auc_roc")
+        widths.append(found.upper - found.lower)
+    assert 0.8 < widths[1] / widths[0] < 2
+
+
 @pytest.mark.parametrize("clusters", [2, 8, 12])
 def test_few_clusters_leave_no_limits(clusters: int) -> None:
     """As of single evaluators: a variance between fewer than 20 clusters is mostly chance."""
