@@ -129,9 +129,10 @@ def with_mean_step(
 ) -> Figure:
     """Return a figure with the step of unseen cases of mean weight. O(G).
 
-    A design effect, by which it is widened, makes the step as many times as great.
+    A design effect, by which it is widened, makes the step as many times as great. With less
+    than one effective negative there are no limits, and the unseen case weighs as all negatives.
     """
-    units = max(round(groups.N / figure.negatives), 1)
+    units = max(round(groups.N / max(figure.negatives, 1.0)), 1)
     step = negative_step(groups, estimator, prevalence, units=units)
     share = groups.P / (groups.P + groups.N) if prevalence is None else prevalence
     return with_step(figure, step, share if estimator.counts_misses else 0.0)

@@ -182,6 +182,17 @@ def test_auc_roc_of_the_opposite_ranking_is_mirrored():
     assert limits_of(mirrored, "auc_roc", 0.05) == pytest.approx((1 - upper, 1 - lower))
 
 
+@pytest.mark.parametrize("resolution", [None, 8])
+def test_clusters_without_one_effective_negative_leave_no_limits(resolution):
+    """Exactly inverted, clusters have a vast effect at a tiny prevalence: no error, no limits."""
+    ev = Evaluator(cluster_groups=32, resolution=resolution)
+    labels = np.repeat([False, True], 60)
+    ev.add_cases(labels=labels, scores=np.arange(120.0)[::-1], clusters=np.arange(120) // 2)
+    interval = ev.interval("average_precision", prevalence=1e-12)
+    assert interval.design_effect > 1e20
+    assert interval.reason == "TOO_FEW"
+
+
 def test_one_figure_has_its_own_limits():
     """Limits between a figure and itself are those of the figure."""
     figure = Figure(0.97, 0.0002, 100, 100)
