@@ -26,6 +26,7 @@ from streameval._metric_registry import BY_NAME, reason_of
 from streameval._uncertainty.cluster_effect import TOO_COARSE, TOO_FEW_CLUSTERS
 from streameval._uncertainty.design_effect import correlation
 from streameval._uncertainty.estimates import rule_of
+from streameval._uncertainty.interval import weight_warning
 from streameval._uncertainty.intervals import (
     check_level,
     check_prevalence,
@@ -35,6 +36,7 @@ from streameval._uncertainty.intervals import (
 from streameval._uncertainty.limits import TOO_FEW_EFFECTIVE, UNDEFINED
 from streameval._uncertainty.rules import Given
 from streameval._uncertainty.student import normal_quantile
+from streameval._uncertainty.unseen_weights import assumed_weight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -128,7 +130,8 @@ class Comparison(Result):
         than with independent cases; 1 without clusters. Limits allow for it as in `Interval`.
     warnings : tuple of str
         Reasons to doubt the result: both sides have as many cases of each class, from 20 on,
-        as two models on the same cases have. ``print`` shows them.
+        as two models on the same cases have; no bound of a side's weights is declared.
+        ``print`` shows them.
     """
 
     metric: str
@@ -287,6 +290,10 @@ def _compared(
         )
 
     lower, upper = limits(1 - level)
+    first, second = (
+        replace(found.interval(level), assumed_weight=assumed_weight(side._view()))
+        for side, found in zip(sides, (a, b), strict=True)
+    )
     return Comparison(
         metric=metric,
         difference=difference,
@@ -295,10 +302,10 @@ def _compared(
         level=level,
         p_value=p_value_of(difference, limits),
         prevalence=given[0].prevalence,
-        a=a.interval(level),
-        b=b.interval(level),
+        a=first,
+        b=second,
         reason=_reason(sides, (a, b)) if math.isnan(lower) else None,
-        warnings=_warnings(*sides),
+        warnings=(*_warnings(*sides), *_weight_warnings(first, second)),
     )
 
 
@@ -330,6 +337,12 @@ def _warnings(a: UncertaintyQueries, b: UncertaintyQueries) -> tuple[str, ...]:
         "models scored the same cases, the sides are not independent; use compare_paired"
     )
     return (warning,)
+
+
+def _weight_warnings(a: Interval, b: Interval) -> tuple[str, ...]:
+    """Return what the limits assume of the weights of each side that no bound is declared for."""
+    found = (weight_warning(each.assumed_weight) for each in (a, b))
+    return tuple(f"{side}: {text}" for side, text in zip("ab", found, strict=True) if text)
 
 
 def _uncertain(side: UncertaintyQueries, metric: str, given: Given) -> UncertainMetric:

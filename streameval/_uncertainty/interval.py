@@ -39,9 +39,8 @@ class Interval(Result):
     design_effect : float
         The factor by which weights or declared clusters make the metric's variance larger
         than with as many independent cases of equal weight: 1 without both; in a decayed
-        window the effect of clusters alone. Limits allow for the effect of weights, and for
-        the effect of clusters from 1.3 on, where it exceeds 1 by its standard error. nan
-        where scores differ only in bits that the groups of clusters do not keep.
+        window the effect of clusters alone. Limits allow for it. nan where scores differ only
+        in bits that the groups of clusters do not keep.
     refused : str or None
         Why there are no limits although there are cases enough.
     least_effect : float

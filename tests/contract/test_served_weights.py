@@ -99,6 +99,21 @@ def test_figures_are_those_of_scikit_learn(client: Client, fresh: str, require: 
         assert not found.reasons
 
 
+def test_answers_say_what_they_assume_of_weights(client: Client, fresh: str) -> None:
+    """Snapshots, comparisons and rankings, where no least label probability is declared."""
+    client.create_stream(fresh, segment_keys=["country"])
+    stream = client.stream(fresh)
+    for seed, country in enumerate(("DE", "US")):
+        stream.add_cases(**sample(seed), segments={"country": country})
+    client.flush()
+    (text,) = stream.snapshot().warnings
+    assert text.startswith("no least label probability bounds the weights")
+    german, american = (stream.select(segment=("country", each)) for each in ("DE", "US"))
+    found = client.compare(german, american)
+    assert [each[:5] for each in found.warnings] == ["a: no", "b: no"]
+    assert stream.rank_segments("country").warnings == (text,)
+
+
 def test_labels_carry_weights(client: Client, fresh: str) -> None:
     """A weight of the label, in either order; changed, repeated and retracted exactly."""
     client.create_stream(fresh, expired="negative")

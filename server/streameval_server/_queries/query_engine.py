@@ -11,13 +11,12 @@ one pane changes. Any thread may call it.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval import InvalidInputError, Window
 from streameval.kernel import PartsCache, WindowCache, decayed_window, state_of
-from streameval.statistics import Place
+from streameval.statistics import Place, weight_warning
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.alarm_settings import time_range
 from streameval_server._model.errors import Code, RequestError, invalid
@@ -259,7 +258,7 @@ class QueryEngine:
             message.warnings.append(text)
             message.warning_kinds.append(types_pb2.WARNING_KIND_DEPENDENT_CASES)
         window = self.window(resolved)
-        text = replace(window.interval("prevalence"), least_effect=math.nan).warning
+        text = weight_warning(window.interval("prevalence").assumed_weight)
         if text is not None:
             message.warnings.append(text)
             message.warning_kinds.append(types_pb2.WARNING_KIND_WEIGHTS_WITHOUT_BOUND)

@@ -477,3 +477,15 @@ def test_weights_that_no_factor_mends() -> None:
     """The message says which ones are too small next to the greatest."""
     with pytest.raises(InvalidInputError, match=r"no factor mends it.* those below 0\.00036"):
         Evaluator().add_cases(labels=[1, 0], scores=[0.5, 0.4], weights=[1e-5, 1e8])
+
+
+def test_a_comparison_says_what_it_assumes_of_weights():
+    """Of the side whose weights nothing bounds, in its interval and in the text; of no other."""
+    weighted, plain = filled(some_rows(1)), Evaluator()
+    rows = columns(some_rows(2, size=80))
+    plain.add_cases(labels=rows["labels"], scores=rows["scores"])
+    found = compare(plain, weighted)
+    assert found.a.warning is None
+    assert found.b.warning == weighted.interval("auc_pr").warning
+    assert found.warnings == (f"b: {found.b.warning}",)
+    assert str(found).splitlines()[-1] == found.warnings[0]
