@@ -84,7 +84,8 @@ class DriftDetector:
     ------
     InvalidInputError
         When a setting is out of range, the reference has fewer than 30 cases of a class or
-        has weights, or no change of a watch could be seen beyond its tolerance.
+        has weights, or is a window whose panes have changed or are gone with their evaluator,
+        or no change of a watch could be seen beyond its tolerance.
 
     Notes
     -----
@@ -344,8 +345,16 @@ def _kinds(labels: BoolArray | None, size: int, *, is_prediction: bool) -> npt.N
 
 
 def _cases(evaluator: Evaluator | Window) -> ReferenceCases:
-    starts_us = evaluator._pane_starts() if isinstance(evaluator, Window) else ()
-    return ReferenceCases(evaluator._view(), evaluator._panes_as_blocks(), starts_us)
+    if not isinstance(evaluator, Window):
+        return ReferenceCases(evaluator._view())
+    panes, starts_us = evaluator._panes_as_blocks(), evaluator._pane_starts()
+    if starts_us and not panes:
+        message = (
+            "the reference's panes have changed since the window was taken, or its "
+            "WindowedEvaluator is gone: keep the evaluator in a variable, and take the window again"
+        )
+        raise InvalidInputError(message, field="reference")
+    return ReferenceCases(evaluator._view(), panes, starts_us)
 
 
 def _check_evaluator(value: Any, field: str) -> None:

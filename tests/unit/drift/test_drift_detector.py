@@ -340,6 +340,12 @@ def test_bursts_of_the_reference_widen_its_error() -> None:
         for each in (plain, windowed.last(timedelta(days=7)))
     ]
     assert errors[1] > 3 * errors[0]
+    taken = windowed.last(timedelta(days=7))
+    windowed.add_cases(labels=labels[-1:], scores=scores[-1:], at=at[-1:])
+    gone = WindowedEvaluator.from_bytes(windowed.to_bytes()).last(timedelta(days=7))
+    for stale in (taken, gone):
+        with pytest.raises(InvalidInputError, match="take the window again"):
+            DriftDetector(stale, **settings)
 
 
 def sent_again(seed: int, days: int, times: int) -> tuple[Columns, np.ndarray]:
