@@ -63,7 +63,8 @@ class Fall(Result):
     index : int
         The first window that is lower, most likely.
     first, last : int
-        The first and the last window of which that may be so, at `level`.
+        The first and the last window of which that may be so, at `level`. A fall in the middle
+        of a window counts from that window or the next.
     difference : float
         The mean from it on minus the mean before it, each weighted by cases; negative.
         It is of the best split, so it is too large on average where a fall is barely evident.

@@ -146,7 +146,28 @@ class Window(EvaluatorQueries):
         return self._state
 
     def declaring(self, min_label_probability: float | None) -> Window:
-        """Return the window under another least probability of its labels. O(1)."""
+        """Return the window under another least probability of its labels. O(1).
+
+        Parameters
+        ----------
+        min_label_probability : float or None
+            Above 0 and at most 1, as in `Evaluator`; it bounds the weight of an unseen case.
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+        >>> from streameval import WindowedEvaluator
+        >>> ev = WindowedEvaluator()
+        >>> ev.add_cases(
+        ...     labels=[1, 1, 0, 0], scores=[0.9, 0.3, 0.8, 0.4], label_probability=0.5, at=noon
+        ... )
+        >>> window = ev.last(timedelta(hours=1))
+        >>> window.interval("prevalence").reason
+        'TOO_FEW_EFFECTIVE'
+        >>> window.declaring(0.5).interval("prevalence").reason is None
+        True
+        """
         state = self._view().declaring(min_label_probability)
         if state is self._state:
             return self

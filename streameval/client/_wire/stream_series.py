@@ -27,7 +27,7 @@ class StreamFall(Result):
         The first step that is lower, most likely, in UTC.
     since : (datetime, datetime)
         The starts of the first and of the last step from which it may be lower, at the level
-        of the series' intervals.
+        of the series' intervals. A fall in the middle of a step counts from that step or the next.
     difference : float
         The mean since then minus the mean before, each weighted by cases; negative. It is
         of the best split, so it is too large on average where a fall is barely evident.
