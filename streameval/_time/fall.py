@@ -28,10 +28,12 @@ from streameval._common.result import Result
 from streameval._common.values import shown
 from streameval._counts.exact import dot
 from streameval._counts.merge import merge_states
+from streameval._evaluator import Evaluator
 from streameval._metric_registry import BY_NAME
 from streameval._metrics.gradients import cells_of
 from streameval._metrics.queries import ViewQueries
 from streameval._time.window import Window, state_of
+from streameval._uncertainty.compare import compare
 from streameval._uncertainty.intervals import (
     check_level,
     check_prevalence,
@@ -39,7 +41,7 @@ from streameval._uncertainty.intervals import (
     checked_costs,
 )
 from streameval._uncertainty.rules import Given
-from streameval._uncertainty.split import MIN_FIGURES, best_split
+from streameval._uncertainty.split import MAX_P_VALUE, MIN_FIGURES, best_split
 from streameval._uncertainty.weighted_variance import class_sums
 
 if TYPE_CHECKING:
@@ -72,7 +74,8 @@ class Fall(Result):
         Two-sided, adjusted for the choice of the split.
     level : float
     warnings : tuple of str
-        What else looks like such a fall: a cycle that the windows do not cover twice.
+        What else looks like such a fall: a cycle that the windows do not cover twice, or fewer
+        positives where the figure may be the same at one prevalence.
     """
 
     index: int
@@ -173,7 +176,7 @@ def find_fall(
         split.difference * unit,
         split.p_value,
         level,
-        _warnings(series[-1].end - series[0].start),
+        _cycles(series[-1].end - series[0].start) + _rarer_positives(steps, split.at, metric),
     )
 
 
@@ -304,10 +307,28 @@ def _variances(steps: Sequence[_Step]) -> FloatArray:
     return variances
 
 
-def _warnings(span: timedelta) -> tuple[str, ...]:
+def _cycles(span: timedelta) -> tuple[str, ...]:
     """Return what looks the same as a fall in so short a series."""
     if span < 2 * _DAY:
         return ("the windows cover less than two days: a daily cycle looks the same",)
     if span < CYCLE_DAYS * _DAY:
         return ("the windows cover less than two weeks: a weekly cycle looks the same",)
     return ()
+
+
+def _rarer_positives(steps: Sequence[_Step], at: int, metric: str) -> tuple[str, ...]:
+    """Return whether an area is lower at the steps' own prevalences only. O(S log S)."""
+    if not BY_NAME[metric].is_rescaled:
+        return ()
+    before, after = (
+        Evaluator._of(_sum([each.state for each in part])) for part in (steps[:at], steps[at:])
+    )
+    if after.prevalence >= before.prevalence:
+        return ()
+    change = compare(after, before, metric=metric)
+    if change.difference < 0 and not change.p_value >= MAX_P_VALUE:
+        return ()
+    shares = f"{before.prevalence:.3g} and then {after.prevalence:.3g} of the cases"
+    return (
+        f"positives are rarer from then on, {shares}: at one prevalence {metric} may be the same",
+    )

@@ -34,7 +34,8 @@ class StreamFall(Result):
     p_value : float
         Two-sided, adjusted for the choice of the split; below 0.05.
     warnings : tuple of str
-        What else looks like such a fall: a cycle that the series does not cover twice.
+        What else looks like such a fall: a cycle that the series does not cover twice, or fewer
+        positives where the figure may be the same at one prevalence.
     """
 
     step: tuple[datetime, datetime]

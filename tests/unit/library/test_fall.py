@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -115,6 +116,23 @@ def test_a_model_that_stops_finding_anything_has_fallen() -> None:
     fall = find_fall(windows, "recall", threshold=0.5)
     assert fall is not None
     assert (fall.first, fall.index, fall.last, fall.difference) == (12, 12, 12, -1.0)
+
+
+@pytest.mark.parametrize("metric", ["auc_pr", "average_precision"])
+def test_rarer_positives_are_told(metric: str) -> None:
+    """Of an unchanged ROC curve; not where the curve is lower too, and not by AUC-ROC."""
+    rng = np.random.default_rng(SEED + 9)
+    rarer = series(rng, np.full(24, 60.0), share=0.3)
+    rarer[12:] = series(rng, np.full(24, 60.0), share=0.05)[12:]
+    fall = find_fall(rarer, metric)
+    assert fall is not None
+    told = rf"rarer from then on, 0\.3\d* and then 0\.0\d+ .* prevalence {metric} may"
+    assert re.search(told, fall.warnings[1])
+    assert find_fall(rarer, "auc_roc") is None
+    rarer[12:] = series(rng, np.full(24, 60.0), 0.5, share=0.05)[12:]
+    worse = find_fall(rarer, metric)
+    assert worse is not None
+    assert len(worse.warnings) == 1
 
 
 def test_equal_weights_change_nothing() -> None:
