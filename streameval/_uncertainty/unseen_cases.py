@@ -8,6 +8,8 @@ rare and decide the error, and a sample without them has a good estimate and a s
 variance: nothing in it tells that they exist. So the limit away from a perfect ranking gets
 a share of what one such case would take, as one more standard error, in quadrature. What it
 would take is computed from the groups (`negative_step`), for any area, prevalence and weight.
+Where most positives rank low, the rare cases are positives above all others: a low area in
+precision-recall space gets a share of what one of them would add at its upper limit.
 
 docs/intervals.md has the coverage by which the shares were chosen, and what they cost.
 """
@@ -34,6 +36,9 @@ UNSEEN_SHARE = 0.7
 
 _ROC_SHARE = 0.9
 """The same of AUC-ROC without weights, where the larger one of the two steps counts."""
+
+_TOP_SHARE = 1.3
+"""The same of a positive above all others, of a low area: each further one adds as much."""
 
 
 def with_unseen_cases(
@@ -85,8 +90,14 @@ def with_unseen_cases(
 
 
 def precision_errors(figure: Figure) -> tuple[float, float]:
-    """Return by how much unseen cases may make the figure too great, and too small."""
-    return UNSEEN_SHARE * figure.unseen[0], 0.0
+    """Return by how much unseen cases may make the figure too great, and too small.
+
+    A positive above all others adds 1 - t to the sum of P precisions. From t = 1/2 on the
+    variance of a sample without one is large enough for it.
+    """
+    of_positives, _ = figure.cluster_cases
+    rise = max(1 - 2 * figure.estimate, 0.0) * of_positives / (figure.positives + 1)
+    return UNSEEN_SHARE * figure.unseen[0], _TOP_SHARE * rise
 
 
 def roc_errors(figure: Figure) -> tuple[float, float]:

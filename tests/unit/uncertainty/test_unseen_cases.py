@@ -182,6 +182,23 @@ def test_auc_roc_of_the_opposite_ranking_is_mirrored():
     assert limits_of(mirrored, "auc_roc", 0.05) == pytest.approx((1 - upper, 1 - lower))
 
 
+def test_few_positives_above_all_others_keep_their_coverage():
+    """One positive in 100 is on top, the others as negatives do; 0.86 by the variance alone."""
+    rng, size, held = np.random.default_rng(31), 300, 0
+    truth = float(np.mean([_with_some_on_top(rng).average_precision() for _ in range(size)]))
+    for _ in range(size):
+        held += truth in _with_some_on_top(rng).interval("average_precision")
+    assert held >= 0.95 * size
+
+
+def _with_some_on_top(rng):
+    """Return 200 positives, of which 2 are on top on average, and 20,000 negatives."""
+    ev, top = Evaluator(), rng.random(200) < 0.01
+    ev.add_cases(labels=np.ones(200, dtype=bool), scores=rng.random(200) + 2 * top)
+    ev.add_cases(labels=np.zeros(20_000, dtype=bool), scores=rng.random(20_000))
+    return ev
+
+
 @pytest.mark.parametrize("resolution", [None, 8])
 def test_clusters_without_one_effective_negative_leave_no_limits(resolution):
     """Exactly inverted, clusters have a vast effect at a tiny prevalence: no error, no limits."""
