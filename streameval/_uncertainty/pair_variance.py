@@ -78,7 +78,7 @@ class UnseenCases(NamedTuple):
     variance : float
         What they add to its variance, above 0.
     step : float
-        The most that one of them lowers a figure.
+        The most that one of them moves a figure.
     """
 
     variance: float
@@ -193,11 +193,11 @@ def unseen_cases(
     assert estimator is not None
     positive, negative = (max(1, round(each)) for each in units)
     lost = positive_step(groups, estimator, prevalence, units=positive)
-    moved = lost + _positive_gain(groups, estimator, prevalence, units=positive)
+    gained = _positive_gain(groups, estimator, prevalence, units=positive)
     fallen = negative_step(groups, estimator, prevalence, units=negative)
     share = _UNSEEN_SHARE if estimator.derivatives is not None else 1.0
-    variance = max(lost**2 + share * fallen**2, _UNSEEN_SHARE * moved**2)
-    return UnseenCases(variance, max(lost, fallen))
+    variance = max(lost**2 + share * fallen**2, _UNSEEN_SHARE * (lost + gained) ** 2)
+    return UnseenCases(variance, max(lost, gained, fallen))
 
 
 def _positive_gain(
