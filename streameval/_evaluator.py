@@ -73,8 +73,8 @@ class Evaluator(EvaluatorQueries):
         a cluster. Each is hashed into one of this many groups, 8 to 1024: 32 is a good
         choice. Intervals then allow for dependence inside clusters.
     min_label_probability : float or None
-        The least probability with which the design of the labels chooses a case, above 0 and
-        at most 1: no case then weighs more than 1 over it, and intervals allow for unseen cases
+        The least probability with which the design of the labels chooses a case, 2**-31 to
+        1: no case then weighs more than 1 over it, and intervals allow for unseen cases
         of that weight. Without it they take twice the largest weight seen, and say so.
 
     Raises

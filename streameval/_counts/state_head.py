@@ -12,6 +12,7 @@ from streameval._common.frame import Frame, flags_of, raise_corrupt
 from streameval._counts.exact import MAX_TOTAL
 from streameval._counts.resolution import MAX_BITS, MIN_BITS
 from streameval._counts.steps import StepRun
+from streameval._counts.weights import MAX_WEIGHT
 
 if TYPE_CHECKING:
     from streameval._counts.resolution import Scale
@@ -195,7 +196,7 @@ def read_head(data: bytes | bytearray | memoryview) -> Head:
     if not MIN_BITS <= bits <= MAX_BITS or not 0 <= max_cells < MAX_TOTAL:
         raise_corrupt(f"the evaluator has unknown settings {bits} and {max_cells}")
     least = head.min_label_probability
-    if least is not None and not 0 < least <= 1:
+    if least is not None and not 1 / MAX_WEIGHT <= least <= 1:
         raise_corrupt(f"the evaluator has a label probability of {least} at least")
     for shape in head.shapes:
         has_weights = bool(flags & HAS_WEIGHTS)

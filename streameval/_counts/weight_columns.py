@@ -96,12 +96,12 @@ def check_weights_allowed(
 
 
 def check_least_probability(value: Any) -> float | None:
-    """Read the least label probability that is declared, above 0 and at most 1; None is none."""
+    """Read the least label probability that is declared, from 2**-31 to 1; None is none."""
     if value is None:
         return None
     least = real(value, "min_label_probability")
-    if not 0 < least <= 1:
-        message = f"min_label_probability must be above 0 and at most 1, got {shown(value)}"
+    if not 1 / MAX_WEIGHT <= least <= 1:
+        message = f"min_label_probability must be from 2**-31 to 1, got {shown(value)}"
         raise InvalidInputError(message, field="min_label_probability")
     return least
 

@@ -273,8 +273,8 @@ class StreamSettings(_message.Message):
     cost_fn: _builtins.float
     """What a false negative costs, in the same unit."""
     min_label_probability: _builtins.float
-    """The least probability with which a case is chosen to be labelled, by design: above 0
-    and at most 1. No case then weighs more than 1 over it, and intervals allow for unseen
+    """The least probability with which a case is chosen to be labelled, by design: 2**-31
+    to 1. No case then weighs more than 1 over it, and intervals allow for unseen
     cases of that weight; absent declares none, and they take twice the largest weight
     seen. Can change; answers about any time then assume the new one.
     """

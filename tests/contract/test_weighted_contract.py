@@ -184,5 +184,6 @@ def test_a_stream_declares_its_least_label_probability(client: Client) -> None:
             assert tuple(found.intervals[metric]) == pytest.approx(tuple(expected), rel=1e-9)
         told = [each for each in found.warnings if "twice the largest weight seen" in each]
         assert bool(told) == (least is None)
-    with pytest.raises(InvalidInputError, match="min_label_probability must be above 0"):
-        client.update_stream(name, min_label_probability=1.5)
+    for wrong in (1.5, 1e-300):
+        with pytest.raises(InvalidInputError, match="min_label_probability must be from 2"):
+            client.update_stream(name, min_label_probability=wrong)

@@ -315,8 +315,8 @@ def refuse_alarms(error: InvalidInputError) -> NoReturn:
 
 def _check_numbers(settings: StreamSettings) -> None:
     least = settings.min_label_probability
-    if least is not None and not 0 < least <= 1:
-        message = f"min_label_probability must be above 0 and at most 1, got {least:g}"
+    if least is not None and not 2.0**-31 <= least <= 1:
+        message = f"min_label_probability must be from 2**-31 to 1, got {least:g}"
         _refuse("min_label_probability", message)
     threshold = settings.threshold
     if threshold is None:

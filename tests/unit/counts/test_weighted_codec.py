@@ -89,10 +89,10 @@ def test_the_declared_label_probability_is_kept() -> None:
     assert back.weights.positives == 12.0
     back.reset()
     assert back.min_label_probability == 0.1
-    for wrong in (0.0, -1.0, 1.5, float("nan")):
+    for wrong in (0.0, 1e-300, -1.0, 1.5, float("nan")):
         with pytest.raises(CorruptStateError):
             Evaluator.from_bytes(
                 sealed(data.replace(struct.pack("<d", 0.25), struct.pack("<d", wrong)))
             )
-        with pytest.raises(InvalidInputError, match="min_label_probability must be above 0"):
+        with pytest.raises(InvalidInputError, match="min_label_probability must be from 2"):
             Evaluator(min_label_probability=wrong)

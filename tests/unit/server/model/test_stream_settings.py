@@ -235,6 +235,11 @@ BAD = {
         "threshold must be from 0 to 1 on the probability scale, got 1.5",
     ),
     "unknown policy": (message(orphans=9), "orphans", "orphans has the unknown value 9"),
+    "a label probability that no label can have": (
+        message(min_label_probability=1e-300),
+        "min_label_probability",
+        "min_label_probability must be from 2**-31 to 1, got 1e-300",
+    ),
 }
 
 
