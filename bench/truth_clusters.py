@@ -48,6 +48,7 @@ SIZES: dict[str, Callable[[int, Rng], np.ndarray]] = {
     "log-normal": lambda count, rng: rng.lognormal(math.log(MEAN) - 0.5, 1, count),
     "Pareto 2.5": pareto(2.5),
     "Pareto 1.3": pareto(1.3),
+    "Pareto 1.6": pareto(1.6),
 }
 SMALL_COUNTS = (8, 14, 20, 30)
 CLUSTERS = (50, 200, 1_000)
