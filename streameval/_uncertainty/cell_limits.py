@@ -139,13 +139,16 @@ def _least_gain(p: FloatArray, last: FloatArray, least: FloatArray, most: FloatA
 def _greatest_loss(tp: FloatArray, last: FloatArray, fp: FloatArray) -> FloatArray:
     """Return a limit of the sum of g over a cell's positives, y >= `fp` > 0.
 
-    The greatest g is at y = fp, where it grows until x = fp; the envelope is constant
-    until there.
+    The greatest g is at y = fp, where it grows until x = fp. Until there, or until the cell's
+    last positive if that is before, the envelope is constant: g at this place.
     """
     peak = np.maximum(fp, tp)
     np.minimum(peak, last, out=peak)
+    level = peak + fp
+    level *= level
+    np.divide(peak, level, out=level)
     total = peak - tp
-    total /= 4 * fp
+    total *= level
     beyond = np.flatnonzero(peak < last)
     peak, last, fp = peak[beyond], last[beyond], fp[beyond]
     total[beyond] += np.log((last + fp) / (peak + fp)) + fp / (last + fp) - fp / (peak + fp)
