@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from streameval._projection.delay_counts import DelayCounts, DelayRows
     from streameval._projection.label_history import LabelHistory
     from streameval._uncertainty.compare import common_prevalence
-    from streameval._uncertainty.interval import dependence_warning, weight_warning
+    from streameval._uncertainty.interval import dependence_warning
     from streameval._uncertainty.intervals import rate_limits
     from streameval._uncertainty.pair_comparison import ComparedPair
     from streameval._uncertainty.pair_counts import PairCounts, PairShape
@@ -59,7 +59,6 @@ __all__ = [
     "dependence_warning",
     "encode_engine",
     "rate_limits",
-    "weight_warning",
 ]
 
 _EXPORTS = {
@@ -75,7 +74,7 @@ _EXPORTS = {
     "streameval._projection.delay_counts": ["DelayCounts", "DelayRows"],
     "streameval._projection.label_history": ["LabelHistory"],
     "streameval._uncertainty.compare": ["common_prevalence"],
-    "streameval._uncertainty.interval": ["dependence_warning", "weight_warning"],
+    "streameval._uncertainty.interval": ["dependence_warning"],
     "streameval._uncertainty.intervals": ["rate_limits"],
     "streameval._uncertainty.pair_comparison": ["ComparedPair"],
     "streameval._uncertainty.pair_counts": ["PairCounts", "PairShape"],

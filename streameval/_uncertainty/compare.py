@@ -26,7 +26,6 @@ from streameval._metric_registry import BY_NAME, reason_of
 from streameval._uncertainty.cluster_effect import TOO_COARSE, TOO_FEW_CLUSTERS
 from streameval._uncertainty.design_effect import correlation
 from streameval._uncertainty.estimates import rule_of
-from streameval._uncertainty.interval import weight_warning
 from streameval._uncertainty.intervals import (
     check_level,
     check_prevalence,
@@ -341,7 +340,7 @@ def _warnings(a: UncertaintyQueries, b: UncertaintyQueries) -> tuple[str, ...]:
 
 def _weight_warnings(a: Interval, b: Interval) -> tuple[str, ...]:
     """Return what the limits assume of the weights of each side that no bound is declared for."""
-    found = (weight_warning(each.assumed_weight) for each in (a, b))
+    found = (each.weight_warning for each in (a, b))
     return tuple(f"{side}: {text}" for side, text in zip("ab", found, strict=True) if text)
 
 

@@ -106,8 +106,20 @@ class Interval(Result):
     @property
     def warning(self) -> str | None:
         """What the limits do not know, and what to do; None where nothing is known of it."""
-        found = (dependence_warning(self.least_effect), weight_warning(self.assumed_weight))
+        found = (dependence_warning(self.least_effect), self.weight_warning)
         return "; ".join(each for each in found if each) or None
+
+    @property
+    def weight_warning(self) -> str | None:
+        """The part of `warning` on weights without a declared bound; None where there is none."""
+        if math.isnan(self.assumed_weight):
+            return None
+        return (
+            f"no least label probability bounds the weights, so an unseen case is taken to weigh "
+            f"{self.assumed_weight:.4g}, twice the largest weight seen: where the weights are of "
+            "label probabilities, declare the least that the design gives "
+            "(min_label_probability=0.05)"
+        )
 
     @property
     def width(self) -> float:
@@ -123,15 +135,4 @@ def dependence_warning(least_effect: float) -> str | None:
         f"cases of one pane are dependent: the variance is at least {least_effect:.2g} "
         "times as large as with independent cases, so the interval is too narrow; declare clusters "
         "(cluster_groups=32, then clusters= with the cases; on a stream cluster_key)"
-    )
-
-
-def weight_warning(assumed_weight: float) -> str | None:
-    """Return what limits assume of weights without a declared bound; None for nan."""
-    if math.isnan(assumed_weight):
-        return None
-    return (
-        f"no least label probability bounds the weights, so an unseen case is taken to weigh "
-        f"{assumed_weight:.4g}, twice the largest weight seen: where the weights are of label "
-        "probabilities, declare the least that the design gives (min_label_probability=0.05)"
     )

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from streameval import compare
 from streameval.checks import quoted
-from streameval.statistics import BY_NAME, HEADLINE, Place, weight_warning
+from streameval.statistics import BY_NAME, HEADLINE, Place
 from streameval.v1 import types_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._queries.metrics import (
@@ -212,7 +212,7 @@ def comparison(engine: QueryEngine, query: ComparisonRequest) -> types_pb2.Compa
         for kind, text in engine.warned(of, resolution, coverage):
             message.warnings.append(f"{side}: {text}")
             message.warning_kinds.append(kind)
-        of_weights = weight_warning(getattr(found, side).assumed_weight)
+        of_weights = getattr(found, side).weight_warning
         if of_weights is not None:
             message.warnings.append(f"{side}: {of_weights}")
             message.warning_kinds.append(types_pb2.WARNING_KIND_WEIGHTS_WITHOUT_BOUND)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from streameval import InvalidInputError, Window
 from streameval.kernel import PartsCache, WindowCache, decayed_window, state_of
-from streameval.statistics import Place, weight_warning
+from streameval.statistics import Place
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.alarm_settings import time_range
 from streameval_server._model.errors import Code, RequestError, invalid
@@ -258,7 +258,7 @@ class QueryEngine:
             message.warnings.append(text)
             message.warning_kinds.append(types_pb2.WARNING_KIND_DEPENDENT_CASES)
         window = self.window(resolved)
-        text = weight_warning(window.interval("prevalence").assumed_weight)
+        text = window.interval("prevalence").weight_warning
         if text is not None:
             message.warnings.append(text)
             message.warning_kinds.append(types_pb2.WARNING_KIND_WEIGHTS_WITHOUT_BOUND)

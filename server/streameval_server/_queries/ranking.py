@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from streameval import compare, holm
 from streameval.kernel import state_of
-from streameval.statistics import BY_NAME, common_prevalence, weight_warning
+from streameval.statistics import BY_NAME, common_prevalence
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import invalid
 from streameval_server._queries.comparison import (
@@ -103,7 +103,7 @@ def ranking(engine: QueryEngine, query: RankingRequest) -> query_pb2.RankSegment
             message.p_value = p_value
     coverage = engine.coverage(whole)
     warnings = engine.warnings(whole, window.resolution, coverage)
-    text = weight_warning(window.interval("prevalence").assumed_weight)
+    text = window.interval("prevalence").weight_warning
     return query_pb2.RankSegmentsResponse(
         revision=whole.view.revision,
         segments=sorted(messages, key=_badness(query.metric)),
