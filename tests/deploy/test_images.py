@@ -13,7 +13,7 @@ import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -208,6 +208,11 @@ def test_setup_twice_and_renewal(stack):
     assert stack.process() == process
 
 
+def exact(row: dict[str, Any]) -> dict[str, Any]:
+    """Return counts and figures without limits: a release may compute these otherwise."""
+    return {name: each for name, each in row.items() if not name.endswith(("_lower", "_upper"))}
+
+
 def test_an_upgrade_from_the_last_release(engine, free_port, tmp_path):
     """Killed as the last release, started as this one: one client, one volume, each row once."""
     print("the last release:", unpack_release(tmp_path))
@@ -231,7 +236,7 @@ def test_an_upgrade_from_the_last_release(engine, free_port, tmp_path):
         assert stack.engine.inspect(stack.container("server"))["ImageName"].endswith(IMAGE)
         with stack.client("query") as reader:
             after = reader.stream("shop/upgraded").snapshot().to_row()
-        assert after == before
+        assert exact(after) == exact(before)
         sender.stream("shop/upgraded").label_cases(ids=["a", "b"], labels=[False, True])
         send(sender, "shop/upgraded", 1)
     assert num_cases(stack, "shop/upgraded") == (BATCHES + 1) * ROWS + 2

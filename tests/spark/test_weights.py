@@ -20,10 +20,11 @@ NAMES = [*Place.SNAPSHOT.names(), "maximum_mcc"]
 
 @pytest.fixture(scope="module")
 def columns() -> dict[str, np.ndarray]:
-    """Rows with weights, some 0, and with probabilities whose inverses need rounding."""
+    """Weights, some 0, one of "a" heavy, and probabilities whose inverses need rounding."""
     rng = np.random.default_rng(3)
     rows = fraud(4_000)
     rows["w"] = rng.integers(0, 2**18, 4_000) / 2**16
+    rows["w"][np.flatnonzero((rows["model"] == "a") & rows["label"])[0]] = 10_000.0
     rows["p"] = rng.choice(np.array([0.1, 0.3, 1.0], dtype=np.float32), 4_000)
     return rows
 
