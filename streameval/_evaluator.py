@@ -566,10 +566,8 @@ class Evaluator(EvaluatorQueries):
         empty = State(
             revision=state.revision + 1,
             resolution=state.resolution,
-            scale=state.scale,
-            max_cells=state.max_cells,
+            declared=state.declared,
             clusters=ClusterCounts(state.clusters.num_groups),
-            min_label_probability=state.min_label_probability,
         )
         self._permits = iter(())  # the remaining total changes: renew
         self._accumulator.replace(empty)

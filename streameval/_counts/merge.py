@@ -20,6 +20,7 @@ from streameval._counts.state import (
     fit_to_cap,
     is_probability,
     settled,
+    shared_declared,
 )
 from streameval._counts.stored_counts import StoredCounts, cells_of
 
@@ -61,6 +62,7 @@ def merge_states(states: Sequence[State], *, revision: int) -> State:
     """
     bits = [state.resolution for state in states if state.resolution is not None]
     caps = [state.max_cells for state in states if state.max_cells is not None]
+    leasts = [each.min_label_probability for each in states if each.min_label_probability]
     resolution = min(bits, default=None)
     scale = check_mergeable(states)
     has_weights = any(state.counts.has_weights for state in states)
@@ -68,14 +70,9 @@ def merge_states(states: Sequence[State], *, revision: int) -> State:
         missed_positives=sum(state.missed_positives // state.unit for state in states),
         missed_negatives=sum(state.missed_negatives // state.unit for state in states),
         resolution=resolution,
-        scale=scale,
-        max_cells=min(caps, default=None),
+        declared=shared_declared(scale, min(caps, default=None), min(leasts, default=None)),
         revision=revision,
         clusters=merge_clusters([state.clusters for state in states]),
-        min_label_probability=min(
-            (each.min_label_probability for each in states if each.min_label_probability),
-            default=None,
-        ),
     )
     is_wide = len(states) >= _MIN_TABLE_STATES and not _is_sorted_faster(states)
     if is_wide and not has_weights and resolution is not None and resolution >= 1:
@@ -140,7 +137,7 @@ def subtract_states(whole: State, part: State) -> State:
         missed_positives=whole.missed_positives // whole.unit - part.missed_positives // part.unit,
         missed_negatives=whole.missed_negatives // whole.unit - part.missed_negatives // part.unit,
         resolution=resolution,
-        scale=scale,
+        declared=whole.declared._replace(scale=scale),
     )
     if min(rest.missed_positives, rest.missed_negatives) < 0:
         raise InvalidInputError("the part has misses that the whole lacks", field="part")

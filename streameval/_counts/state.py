@@ -9,8 +9,8 @@ what a query needs is computed.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -56,6 +56,31 @@ _PACKED_STATE_BYTES = 400
 """Memory of a packed state besides its packed counts; measured."""
 
 
+class Declared(NamedTuple):
+    """What a user declares of scores and weights; all states of an evaluator share one.
+
+    Attributes
+    ----------
+    scale : {"plain", "probability"}
+        Whether bits are counted from 0 only, or from both 0 and 1.
+    max_cells : int or None
+        The most distinct scores that are kept before bits are dropped.
+    min_label_probability : float or None
+        The least probability with which a case is labelled, by design; None declares none. It
+        bounds the weight of cases that may be missing, and changes nothing that is counted.
+    """
+
+    scale: Scale = "plain"
+    max_cells: int | None = None
+    min_label_probability: float | None = None
+
+
+shared_declared = lru_cache(maxsize=256)(Declared)
+"""Return equal declarations as one object: a server reads many states of one stream."""
+
+NOTHING_DECLARED = shared_declared()
+
+
 @dataclass(eq=False, slots=True, weakref_slot=True)
 class State:
     """The counts at one revision. It implements the `View` that all queries read.
@@ -72,18 +97,13 @@ class State:
         References that were never scored.
     resolution : int or None
         Significant bits of a score that are kept; None keeps all.
-    scale : {"plain", "probability"}
-        Whether bits are counted from 0 only, or from both 0 and 1.
-    max_cells : int or None
-        The most distinct scores that are kept before bits are dropped.
+    declared : Declared
+        Its three parts are attributes of a state, too.
     revision : int
         How many mutations it includes.
     clusters : ClusterCounts
         The same cases by groups of clusters, of which there are none where no clusters are
         declared. A state with clusters has no weights: its groups keep numbers of cases.
-    min_label_probability : float or None
-        The least probability with which a case is labelled, by design; None declares none. It
-        bounds the weight of cases that may be missing, and changes nothing that is counted.
     """
 
     MAX_TOTAL: ClassVar = MAX_TOTAL
@@ -97,11 +117,9 @@ class State:
     missed_positives: Final[int] = 0
     missed_negatives: Final[int] = 0
     resolution: Final[int | None] = None
-    scale: Final[Scale] = "plain"
-    max_cells: Final[int | None] = None
+    declared: Final[Declared] = NOTHING_DECLARED
     revision: Final[int] = 0
     clusters: Final[ClusterCounts] = NO_CLUSTERS
-    min_label_probability: Final[float | None] = None
     _answers: dict[Hashable, Any] | None = field(default=None, init=False, repr=False)
 
     @classmethod
@@ -123,10 +141,12 @@ class State:
         """
         return cls(
             resolution=_checked_setting("resolution", resolution, MAX_BITS),
-            scale=_checked_scale(scale, bounded=resolution is not None or max_cells is not None),
-            max_cells=_checked_setting("max_cells", max_cells, MAX_TOTAL - 1),
+            declared=shared_declared(
+                _checked_scale(scale, bounded=resolution is not None or max_cells is not None),
+                _checked_setting("max_cells", max_cells, MAX_TOTAL - 1),
+                min_label_probability,
+            ),
             clusters=ClusterCounts(cluster_groups),
-            min_label_probability=min_label_probability,
         )
 
     def declaring(self, min_label_probability: float | None) -> State:
@@ -135,8 +155,27 @@ class State:
             return self
         return self.cached(
             ("declaring", min_label_probability),
-            lambda: replace(self, min_label_probability=min_label_probability),
+            lambda: self.redeclared(min_label_probability=min_label_probability),
         )
+
+    def redeclared(self, **changes: Any) -> State:
+        """Return the same counts with other parts of what is declared. O(1)."""
+        return replace(self, declared=self.declared._replace(**changes))
+
+    @property
+    def scale(self) -> Scale:
+        """Whether bits are counted from 0 only, or from both 0 and 1."""
+        return self.declared.scale
+
+    @property
+    def max_cells(self) -> int | None:
+        """The most distinct scores that are kept before bits are dropped."""
+        return self.declared.max_cells
+
+    @property
+    def min_label_probability(self) -> float | None:
+        """The least probability with which a case is labelled, by design."""
+        return self.declared.min_label_probability
 
     @property
     def memory_bytes(self) -> int:
@@ -310,9 +349,7 @@ class State:
             self.missed_positives == other.missed_positives
             and self.missed_negatives == other.missed_negatives
             and self.resolution == other.resolution
-            and self.max_cells == other.max_cells
-            and self.scale == other.scale
-            and self.min_label_probability == other.min_label_probability
+            and self.declared == other.declared
             and all(map(_same, self.counts.runs, other.counts.runs))
             and self.clusters.same_content(other.clusters)
         )
@@ -361,11 +398,9 @@ class State:
             missed_positives=self.missed_positives + missed_positives * self.unit,
             missed_negatives=self.missed_negatives + missed_negatives * self.unit,
             resolution=self.resolution,
-            scale=self.scale,
-            max_cells=self.max_cells,
+            declared=self.declared,
             revision=revision,
             clusters=merge_clusters([self.clusters, *clusters]),
-            min_label_probability=self.min_label_probability,
         )
         return fit_to_cap(settled(after, self.counts.merged(change), unit=self.unit))
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from streameval._common.frame import Frame, flags_of, raise_corrupt
 from streameval._counts.exact import MAX_TOTAL
 from streameval._counts.resolution import MAX_BITS, MIN_BITS
+from streameval._counts.state import shared_declared
 from streameval._counts.steps import StepRun
 from streameval._counts.weights import MAX_WEIGHT
 
@@ -156,9 +157,9 @@ class Head(NamedTuple):
             "missed_positives": self.missed_positives,
             "missed_negatives": self.missed_negatives,
             "resolution": self.bits if self.flags & HAS_RESOLUTION else None,
-            "scale": self.scale,
-            "max_cells": self.max_cells or None,
-            "min_label_probability": self.min_label_probability,
+            "declared": shared_declared(
+                self.scale, self.max_cells or None, self.min_label_probability
+            ),
         }
 
 

@@ -223,7 +223,7 @@ class Tally:
         mine = self.state()
         self._frozen = None
         # A state that was exact is on no scale, and was checked to have scores of this one.
-        others = [replace(state, max_cells=mine.max_cells, scale=mine.scale) for state in states]
+        others = [each.redeclared(max_cells=mine.max_cells, scale=mine.scale) for each in states]
         if not mine.clusters.num_groups:
             others = [replace(state, clusters=NO_CLUSTERS) for state in others]
         self._adopt(merge_states([mine, *others], revision=0))

@@ -25,7 +25,7 @@ import numpy as np
 
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.run import Run
-from streameval._counts.state import State
+from streameval._counts.state import State, shared_declared
 from streameval._metrics.gradients import cells_of
 from streameval._projection.delay_counts import CELL_BITS
 from streameval._projection.delay_model import NUM_BANDS, in_bands
@@ -248,7 +248,9 @@ def state_of_cells(
     runs = [
         Run.of_distinct(cells[counts > 0], counts[counts > 0]) for counts in (positives, negatives)
     ]
-    return State(counts=ScoreCounts(runs[0], runs[1]), resolution=CELL_BITS, scale=scale)
+    return State(
+        counts=ScoreCounts(runs[0], runs[1]), resolution=CELL_BITS, declared=shared_declared(scale)
+    )
 
 
 def _by_cell(projected: FloatArray, cells: int) -> IntArray:

@@ -19,7 +19,7 @@ from streameval._counts.cluster_counts import NO_CLUSTERS
 from streameval._counts.merge import merge_states, subtract_states
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.run import Run
-from streameval._counts.state import State, settled
+from streameval._counts.state import State, settled, shared_declared
 from streameval._counts.weights import WEIGHT_UNITS
 from streameval._uncertainty.pair_cells import PairCells
 from streameval._uncertainty.pair_clusters import PairGroups
@@ -83,7 +83,7 @@ class PairCounts:
     @classmethod
     def empty(cls, shape: PairShape) -> PairCounts:
         """Return no cases."""
-        model = State(max_cells=shape.model_cells, scale=shape.scale)
+        model = State(declared=shared_declared(shape.scale, shape.model_cells))
         groups = PairGroups(shape.num_groups) if shape.num_groups else None
         return cls(shape, PairGrid(groups=groups), (model, model))
 
@@ -180,7 +180,7 @@ class PairCounts:
 
     def _model_merged(self, model: int, others: Sequence[PairCounts]) -> State:
         # The others' caps may be smaller, and do not apply to the sum.
-        uncapped = [replace(each.models[model], max_cells=None) for each in others]
+        uncapped = [each.models[model].redeclared(max_cells=None) for each in others]
         return merge_states([self.models[model], *uncapped], revision=0)
 
     def _check(self) -> None:

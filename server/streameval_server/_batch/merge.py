@@ -8,7 +8,6 @@ the log. Cost: O(bytes), in one pass and a check of each state.
 from __future__ import annotations
 
 import zlib
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
@@ -207,7 +206,7 @@ def _check_counts(state: State, path: str, empty: State) -> None:
     O(cells).
     """
     if state.max_cells is not None:
-        state = replace(state, max_cells=None)
+        state = state.redeclared(max_cells=None)
     try:
         merge_states([empty, state], revision=0)
     except InvalidInputError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from contextlib import AsyncExitStack, suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from streameval._common.errors import InvalidInputError
@@ -143,7 +142,7 @@ def _merged(states: list[Evaluator]) -> Evaluator:
     """Return the sum of states. The sum of their caps on cells, if all have one, is its cap."""
     caps = [state.max_cells for state in states if state.max_cells is not None]
     if len(caps) == len(states):
-        states = [Evaluator._of(replace(state._view(), max_cells=sum(caps))) for state in states]
+        states = [Evaluator._of(state._view().redeclared(max_cells=sum(caps))) for state in states]
     first, *others = states
     first.merge(*others)
     return first

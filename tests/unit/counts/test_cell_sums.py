@@ -12,7 +12,7 @@ from streameval._counts.cell_sums import CellSums, sum_cells
 from streameval._counts.codec import encode_evaluator
 from streameval._counts.resolution import largest_bits
 from streameval._counts.run import merge_runs
-from streameval._counts.state import at_resolution
+from streameval._counts.state import Declared, at_resolution
 from streameval.kernel import Run, ScoreCounts, State, StoredCounts, quantise
 
 LARGEST = np.finfo(np.float64).max
@@ -67,7 +67,9 @@ def test_a_table_has_the_sum_of_sorting(
         for name in ("positives", "negatives")
     ]
     closed = [
-        StoredCounts(encode_evaluator(State(each, resolution=bits, scale=scale), steps=True))
+        StoredCounts(
+            encode_evaluator(State(each, resolution=bits, declared=Declared(scale)), steps=True)
+        )
         for each, bits in parts
     ]
     assert None not in closed

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -33,7 +31,7 @@ def sent(rng: np.random.Generator, scale: str, *, weighted: bool = False) -> Sta
 
 def merged(state: State, other: State) -> State:
     """Return the sum, by one merge of the library."""
-    other = replace(other, max_cells=state.max_cells, scale=state.scale)
+    other = other.redeclared(max_cells=state.max_cells, scale=state.scale)
     return merge_states([state, other], revision=0)
 
 
