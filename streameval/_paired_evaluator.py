@@ -72,6 +72,8 @@ class PairedEvaluator:
         it the scores are cut at the pair's own quantiles, into the square root of as
         many cells (256 by default) for each model. Each model's own evaluator keeps up
         to 65,536 distinct scores, above that fewer bits. None keeps all of both.
+    cluster_groups, min_label_probability
+        As for `Evaluator`.
 
     Raises
     ------
@@ -98,6 +100,7 @@ class PairedEvaluator:
         scale: str | None = None,
         max_cells: int | None = 65_536,
         cluster_groups: int | None = None,
+        min_label_probability: float | None = None,
     ) -> None:
         if scale not in {None, "probability"}:
             raise InvalidInputError(
@@ -113,9 +116,10 @@ class PairedEvaluator:
         self._grid = PairGrid(groups=None if groups is None else PairGroups(groups))
         self._ids: WordArray | None = None  # None: not of every case
         model_cells = None if max_cells is None else _MAX_MODEL_CELLS
+        least = min_label_probability
         self._models = (
-            Evaluator(scale=scale, max_cells=model_cells),
-            Evaluator(scale=scale, max_cells=model_cells),
+            Evaluator(scale=scale, max_cells=model_cells, min_label_probability=least),
+            Evaluator(scale=scale, max_cells=model_cells, min_label_probability=least),
         )
 
     # -- mutations ---------------------------------------------------------
@@ -355,8 +359,9 @@ class PairedEvaluator:
         O(n log n) in the entries. Cases are taken as independent, or with clusters the
         clusters are. Where the grid is in cells, each model's exact variance is divided by
         its variance in the cells, and the variance of the difference is multiplied by the
-        larger ratio, if it is above 1. With weights there are no limits where one case may have
-        more than a fifth of the sum of their squares (``"TOO_FEW_EFFECTIVE"``).
+        larger ratio, if it is above 1. With weights that no `min_label_probability` bounds there
+        is a warning, and no limits where one case may have more than a fifth of the sum of their
+        squares (``"TOO_FEW_EFFECTIVE"``).
 
         Examples
         --------
@@ -394,7 +399,7 @@ class PairedEvaluator:
         -------
         str
             Without a decision, with the number of labels that it would take if the
-            difference and its variance for each case stay.
+            difference and its variance for each case stay; then the warnings of `compare`.
 
         Raises
         ------
@@ -419,7 +424,8 @@ class PairedEvaluator:
         'v4 is better than v3 by 0.0707 in AUC-ROC (0.0298 to 0.1116 at all looks), on 1,000 cases'
         """
         change, difference = self._compared(metric, 0.95, prevalence, anytime=True)
-        return verdict_of(change, difference.growth_to_decide(), self.num_cases, names)
+        found = verdict_of(change, difference.growth_to_decide(), self.num_cases, names)
+        return "; ".join((found, *change.warnings))
 
     def _compared(
         self, metric: str, level: float, prevalence: float | None, *, anytime: bool
@@ -441,7 +447,8 @@ class PairedEvaluator:
             assert (self._ids[1:] > self._ids[:-1]).all()
 
     def _view(self) -> _View:
-        settings = (self._scale, self._max_cells, self.cluster_groups)
+        least = self._models[0].min_label_probability
+        settings = (self._scale, self._max_cells, self.cluster_groups, least)
         return settings, self._grid, self._ids, self._models
 
     def _change(
@@ -525,6 +532,7 @@ def compare_paired(
     label_probability: Any = None,
     clusters: Any = None,
     cluster_groups: int = ClusterCounts.DEFAULT_GROUPS,
+    min_label_probability: float | None = None,
     metric: str = "auc_pr",
     level: float = 0.95,
     prevalence: float | None = None,
@@ -537,6 +545,8 @@ def compare_paired(
         As of `PairedEvaluator.add_cases`; a repeated id is refused.
     cluster_groups : int
         How many groups `clusters` are hashed into.
+    min_label_probability
+        As for `Evaluator`.
     metric, level, prevalence
         As of `PairedEvaluator.compare`.
 
@@ -567,7 +577,9 @@ def compare_paired(
     (0.1111, True)
     """
     groups = None if clusters is None else cluster_groups
-    pair = PairedEvaluator(max_cells=None, cluster_groups=groups)
+    pair = PairedEvaluator(
+        max_cells=None, cluster_groups=groups, min_label_probability=min_label_probability
+    )
     pair.add_cases(
         labels=labels,
         scores_a=scores_a,

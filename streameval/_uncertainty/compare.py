@@ -57,8 +57,7 @@ TOO_FEW, GRID_TOO_COARSE = "TOO_FEW", "GRID_TOO_COARSE"
 _ADVICE = {
     TOO_FEW: "it needs two positives and two negatives, and 50 of each at all looks",
     TOO_FEW_EFFECTIVE: (
-        "one case may have more than a fifth of the squares of weights that nothing bounds, or a "
-        "pair has fewer than 50 effective positives or negatives (Kish's)"
+        "one case may have more than a fifth of the squares of weights that nothing bounds"
     ),
     TOO_FEW_CLUSTERS: (
         "it needs 20 effective clusters on each side (of unequal size it takes more): "

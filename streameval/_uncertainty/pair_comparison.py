@@ -36,7 +36,6 @@ from streameval._uncertainty.student import E_VALUE_ALPHA
 from streameval._uncertainty.unseen_weights import assumed_weight, unseen_weight
 
 if TYPE_CHECKING:
-    from streameval._uncertainty.interval import Interval
     from streameval._uncertainty.intervals import UncertaintyQueries
     from streameval._uncertainty.pair_grid import PairGrid
     from streameval._uncertainty.rules import UncertainMetric
@@ -140,6 +139,10 @@ class ComparedPair:
         p_value = p_value_of(difference.estimate, difference.limits)
         if anytime:
             p_value = math.nan if math.isnan(evidence) else max(MIN_P_VALUE, min(1.0, 1 / evidence))
+        a, b = (
+            replace(each.interval(level, anytime=anytime), assumed_weight=self.assumed_weight)
+            for each in (self.a, self.b)
+        )
         return Comparison(
             metric=self.metric,
             difference=difference.estimate,
@@ -148,17 +151,14 @@ class ComparedPair:
             level=level,
             p_value=p_value,
             prevalence=self.prevalence,
-            a=self._side(self.a, level, anytime=anytime),
-            b=self._side(self.b, level, anytime=anytime),
+            a=a,
+            b=b,
             reason=TOO_FEW if math.isnan(lower) and reason is None else reason,
             anytime=anytime,
             e_value=evidence,
             design_effect=difference.effect.value,
+            warnings=() if a.weight_warning is None else (a.weight_warning,),
         )
-
-    def _side(self, metric: UncertainMetric, level: float, *, anytime: bool) -> Interval:
-        found = metric.interval(level, anytime=anytime)
-        return replace(found, assumed_weight=self.assumed_weight)
 
 
 def _unseen(

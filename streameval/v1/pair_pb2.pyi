@@ -41,7 +41,9 @@ class _PairRefusalEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PairRefus
     PAIR_REFUSAL_TOO_FEW_CLUSTERS: _PairRefusal.ValueType  # 4
     """There are clusters, and fewer than 20 effective ones of the shared ids."""
     PAIR_REFUSAL_TOO_FEW_EFFECTIVE: _PairRefusal.ValueType  # 5
-    """There are weights, and fewer than 50 effective positives or negatives (Kish's)."""
+    """There are weights that no least label probability bounds, and one id may have more than
+    a fifth of the sum of their squares.
+    """
 
 class PairRefusal(_PairRefusal, metaclass=_PairRefusalEnumTypeWrapper):
     """Why a difference has no limits."""
@@ -59,7 +61,9 @@ from the exact one than a standard error.
 PAIR_REFUSAL_TOO_FEW_CLUSTERS: PairRefusal.ValueType  # 4
 """There are clusters, and fewer than 20 effective ones of the shared ids."""
 PAIR_REFUSAL_TOO_FEW_EFFECTIVE: PairRefusal.ValueType  # 5
-"""There are weights, and fewer than 50 effective positives or negatives (Kish's)."""
+"""There are weights that no least label probability bounds, and one id may have more than
+a fifth of the sum of their squares.
+"""
 Global___PairRefusal: _TypeAlias = PairRefusal  # noqa: Y015
 
 class _PairVerdict:
@@ -162,6 +166,7 @@ class PairSettings(_message.Message):
     SEGMENT_KEYS_FIELD_NUMBER: _builtins.int
     CLUSTER_GROUPS_FIELD_NUMBER: _builtins.int
     EXPIRED_NEGATIVE_FIELD_NUMBER: _builtins.int
+    MIN_LABEL_PROBABILITY_FIELD_NUMBER: _builtins.int
     max_cells: _builtins.int
     """Pairs of scores that a pane keeps of each class, 16 to 65,536; 4,096. Above it both
     scores are cut at their quantiles. All time keeps 16,384.
@@ -179,6 +184,10 @@ class PairSettings(_message.Message):
     expired_negative: _builtins.bool
     """Only in answers: whether an id without a label counts as negative when it expires:
     both streams do so.
+    """
+    min_label_probability: _builtins.float
+    """Only in answers: the lesser of the least label probabilities that the streams declared
+    when the pair was made; absent unless both did.
     """
     @_builtins.property
     def pane(self) -> _duration_pb2.Duration:
@@ -215,13 +224,19 @@ class PairSettings(_message.Message):
         segment_keys: _abc.Iterable[_builtins.str] | None = ...,
         cluster_groups: _builtins.int = ...,
         expired_negative: _builtins.bool = ...,
+        min_label_probability: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_prevalence", b"_prevalence", "label_ttl", b"label_ttl", "pane", b"pane", "prevalence", b"prevalence", "relabel_ttl", b"relabel_ttl", "retention", b"retention"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_min_label_probability", b"_min_label_probability", "_prevalence", b"_prevalence", "label_ttl", b"label_ttl", "min_label_probability", b"min_label_probability", "pane", b"pane", "prevalence", b"prevalence", "relabel_ttl", b"relabel_ttl", "retention", b"retention"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_prevalence", b"_prevalence", "cluster_groups", b"cluster_groups", "expired_negative", b"expired_negative", "label_ttl", b"label_ttl", "max_cells", b"max_cells", "max_pending", b"max_pending", "pane", b"pane", "prevalence", b"prevalence", "relabel_ttl", b"relabel_ttl", "retention", b"retention", "segment_keys", b"segment_keys"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_min_label_probability", b"_min_label_probability", "_prevalence", b"_prevalence", "cluster_groups", b"cluster_groups", "expired_negative", b"expired_negative", "label_ttl", b"label_ttl", "max_cells", b"max_cells", "max_pending", b"max_pending", "min_label_probability", b"min_label_probability", "pane", b"pane", "prevalence", b"prevalence", "relabel_ttl", b"relabel_ttl", "retention", b"retention", "segment_keys", b"segment_keys"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__min_label_probability: _TypeAlias = _typing.Literal["min_label_probability"]  # noqa: Y015
+    _WhichOneofArgType__min_label_probability: _TypeAlias = _typing.Literal["_min_label_probability", b"_min_label_probability"]  # noqa: Y015
     _WhichOneofReturnType__prevalence: _TypeAlias = _typing.Literal["prevalence"]  # noqa: Y015
     _WhichOneofArgType__prevalence: _TypeAlias = _typing.Literal["_prevalence", b"_prevalence"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_label_probability) -> _WhichOneofReturnType__min_label_probability | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__prevalence) -> _WhichOneofReturnType__prevalence | None: ...
 
 Global___PairSettings: _TypeAlias = PairSettings  # noqa: Y015

@@ -41,8 +41,7 @@ class _UndefinedReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Undef
     """The figure reads scores as probabilities, and some are outside [0, 1]."""
     UNDEFINED_REASON_TOO_FEW_EFFECTIVE: _UndefinedReason.ValueType  # 6
     """No declared label probability bounds the weights, and one case may have more than a
-    fifth of the sum of their squares; of a pair: fewer than 50 effective references
-    (Kish) of a class.
+    fifth of the sum of their squares.
     """
     UNDEFINED_REASON_TOO_COARSE: _UndefinedReason.ValueType  # 7
     """The groups of clusters do not keep the bits in which scores differ, so an
@@ -76,8 +75,7 @@ UNDEFINED_REASON_NOT_PROBABILITIES: UndefinedReason.ValueType  # 5
 """The figure reads scores as probabilities, and some are outside [0, 1]."""
 UNDEFINED_REASON_TOO_FEW_EFFECTIVE: UndefinedReason.ValueType  # 6
 """No declared label probability bounds the weights, and one case may have more than a
-fifth of the sum of their squares; of a pair: fewer than 50 effective references
-(Kish) of a class.
+fifth of the sum of their squares.
 """
 UNDEFINED_REASON_TOO_COARSE: UndefinedReason.ValueType  # 7
 """The groups of clusters do not keep the bits in which scores differ, so an

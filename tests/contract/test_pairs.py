@@ -78,9 +78,13 @@ def pair(wire: Wire, fresh: str) -> tuple[str, str]:
     return a, b
 
 
-def made(wire: Wire, a: str, b: str, **settings: object) -> pair_pb2.Pair:
-    for name, threshold in ((a, 0.5), (b, 0.25)):
+def made(
+    wire: Wire, a: str, b: str, least: tuple[float | None, ...] = (None, None), **settings: object
+) -> pair_pb2.Pair:
+    for name, threshold, probability in zip((a, b), (0.5, 0.25), least):
         stream = stream_pb2.Stream(name=name)
+        if probability is not None:
+            stream.settings.min_label_probability = probability
         stream.settings.segment_keys.append("country")
         stream.settings.threshold = threshold
         wire.streams.CreateStream(stream_pb2.CreateStreamRequest(stream=stream), timeout=20)
@@ -371,9 +375,19 @@ def test_labels_of_few_clusters_are_refused(wire: Wire, fresh: str) -> None:
             assert not found.HasField("e_value")
 
 
-def test_weights_count_as_in_the_library(wire: Wire, pair: tuple[str, str]) -> None:
-    """Label probabilities of an audit; below 50 effective cases there are no limits."""
-    cases, (a, b) = Cases(11), pair
+@pytest.mark.parametrize("least", [(None, None), (0.25, None), (0.2, 0.05), (0.3, 0.5)])
+def test_weights_count_as_in_the_library(
+    wire: Wire, fresh: str, least: tuple[float | None, ...]
+) -> None:
+    """Label probabilities of an audit, of which both streams declare the least, or not.
+
+    Neither a bound of one stream alone nor one that a weight exceeds bounds the weights.
+    """
+    cases, (a, b) = Cases(11), (pair := (f"{fresh}/a", f"{fresh}/b"))
+    declared = made(wire, a, b, least).settings
+    bound = None if None in least else min(least)
+    assert declared.HasField("min_label_probability") == (bound is not None)
+    assert declared.min_label_probability == (bound or 0.0)
     put(wire, a, predictions=cases.predictions("a"))
     put(wire, b, predictions=cases.predictions("b"))
     shares = [(0.25, 0.5, 1.0)[row % 3] for row in range(SIZE)]
@@ -382,8 +396,11 @@ def test_weights_count_as_in_the_library(wire: Wire, pair: tuple[str, str]) -> N
     revision = put(wire, b, labels=told)
     for metric in METRICS:
         found = asked(wire, pair, revision, metric=metric).comparison
-        agrees(found, cases.compared(metric, label_probability=shares))
-        assert not found.compared.warnings
+        expected = cases.compared(metric, label_probability=shares, min_label_probability=bound)
+        agrees(found, expected)
+        told = [f"{each}, on both streams before the pair is made" for each in expected.warnings]
+        assert list(found.compared.warnings) == told
+        assert bool(told) == (bound in {None, 0.3})
     heavy, few = slice(0, 4), ingest_pb2.Labels()
     other = Cases(12)
     for side, scores in ((a, "a"), (b, "b")):
@@ -397,7 +414,7 @@ def test_weights_count_as_in_the_library(wire: Wire, pair: tuple[str, str]) -> N
         found.compared.difference.interval.undefined_reason
         == types_pb2.UNDEFINED_REASON_TOO_FEW_EFFECTIVE
     )
-    assert "50 effective positives" in found.reason
+    assert "one case may have more than a fifth" in found.reason
 
 
 def test_a_pair_is_made_listed_and_deleted(wire: Wire, pair: tuple[str, str], fresh: str) -> None:

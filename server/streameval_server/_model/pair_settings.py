@@ -67,6 +67,8 @@ class PairSettings:
         The latter where it is both streams'.
     expired_negative : bool
         Whether an id without a label is a negative case: it is in both streams.
+    min_label_probability : float or None
+        The lesser of both streams'; None unless both declare one.
     """
 
     max_cells: int
@@ -80,6 +82,7 @@ class PairSettings:
     cluster_groups: int = 0
     scale: Scale = "plain"
     expired_negative: bool = False
+    min_label_probability: float | None = None
 
     def to_fields(self) -> dict[str, Any]:
         """Return all settings by name, as checkpoints keep them."""
@@ -126,9 +129,11 @@ class PairSettings:
                 raise ValueError(f"{name} must be from {least} to {most}, got {value!r:.60}")
         if self.cluster_groups != 0:
             check_cluster_groups(self.cluster_groups)
-        prevalence = self.prevalence
+        prevalence, bound = self.prevalence, self.min_label_probability
         if prevalence is not None and not (type(prevalence) is float and 0 < prevalence < 1):
             raise ValueError(f"prevalence must be between 0 and 1, got {prevalence!r:.60}")
+        if bound is not None and not (type(bound) is float and 2.0**-31 <= bound <= 1):
+            raise ValueError(f"min_label_probability must be from 2**-31 to 1, got {bound!r:.60}")
         if not all(isinstance(key, str) for key in self.segment_keys):
             raise ValueError("a segment key is no text")
         if self.scale not in {"plain", "probability"}:
@@ -172,6 +177,7 @@ class PairSettings:
             segment_keys=self.segment_keys,
             cluster_groups=self.cluster_groups,
             expired_negative=self.expired_negative,
+            min_label_probability=self.min_label_probability,
         )
         for name in _SPANS:
             getattr(message, name).FromMicroseconds(getattr(self, f"{name}_us"))
@@ -254,7 +260,12 @@ class PairCreation:
             span_us = span.seconds * _SECOND_US + span.nanos // 1_000
             if given.HasField(name) and not _SECOND_US <= span_us <= _MAX_SPAN_US:
                 raise _refused(name, f"{name} must be from 1 s to 3660 d, got {span_us / 1e6:g} s")
-        for name in ("segment_keys", "cluster_groups", "expired_negative"):
+        for name in (
+            "segment_keys",
+            "cluster_groups",
+            "expired_negative",
+            "min_label_probability",
+        ):
             if getattr(given, name):
                 raise _refused(name, f"{name} follows from the two streams: leave it out")
 
@@ -269,6 +280,8 @@ class PairCreation:
         given = self.given
         retention_us = self._span("retention", min(a.retention_us, b.retention_us))
         label_ttl_us = max(a.label_ttl_us, b.label_ttl_us)
+        least = [a.min_label_probability, b.min_label_probability]
+        known = [each for each in least if each is not None]
         settings = PairSettings(
             max_cells=given.max_cells or DEFAULT_MAX_CELLS,
             max_pending=given.max_pending or DEFAULT_MAX_PENDING,
@@ -281,6 +294,7 @@ class PairCreation:
             cluster_groups=a.cluster_groups if a.cluster_groups == b.cluster_groups else 0,
             scale="probability" if a.scale == b.scale == "probability" else "plain",
             expired_negative=a.expired == b.expired == "negative",
+            min_label_probability=min(known) if len(known) == len(least) else None,
         )
         settings.check_panes()
         return settings

@@ -103,7 +103,8 @@ def _message(window: PairWindow, question: PairQuestion) -> pair_pb2.PairCompari
         at = (thresholds[0], thresholds[1])
         message.disagreement.CopyFrom(_disagreement(cases, at))
     try:
-        compared = compare_counts(cases, question.metric, prevalence)
+        least = info.settings.min_label_probability
+        compared = compare_counts(cases, question.metric, prevalence, least)
     except InvalidInputError as error:
         raise invalid(error.field or "metric", str(error)) from None
     _fill(message, compared, question.level, cases.num_cases)
@@ -119,6 +120,9 @@ def _fill(
     fixed = compared.comparison(level, anytime=False)
     always = compared.comparison(level, anytime=True)
     found = message.compared
+    found.warnings.extend(
+        f"{each}, on both streams before the pair is made" for each in fixed.warnings
+    )
     found.a.CopyFrom(_figure(fixed.a, fixed.metric))
     found.b.CopyFrom(_figure(fixed.b, fixed.metric))
     found.difference.CopyFrom(_difference(fixed, compared.difference.design_effect))

@@ -44,6 +44,9 @@ class PairSettings(Result):
         independent.
     expired : {"drop", "negative"}
         What becomes of an id without a label: "negative" where both streams have that.
+    min_label_probability : float or None
+        The lesser of the least label probabilities that the streams declared when the pair was
+        made; None unless both did.
     """
 
     max_cells: int
@@ -56,6 +59,7 @@ class PairSettings(Result):
     segment_keys: tuple[str, ...]
     cluster_groups: int
     expired: Literal["drop", "negative"]
+    min_label_probability: float | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,6 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from streameval import Evaluator, InvalidInputError, PairedEvaluator, compare_paired
@@ -169,7 +170,31 @@ def test_few_effective_cases_are_refused() -> None:
     change = pair_of(columns() | {"weights": weighing}).compare()
     assert change.reason == "TOO_FEW_EFFECTIVE"
     assert math.isnan(change.lower)
-    assert "50 effective positives" in str(change)
+    assert "one case may have more than a fifth" in str(change)
+
+
+def test_a_declared_probability_bounds_the_unseen_case() -> None:
+    """Equal scores: limits by the step of a case of weight 1/p; without p the answer says so."""
+    rows = columns()
+    rows |= {"scores_b": rows["scores_a"], "label_probability": np.full(300, 0.5)}
+    area = roc_auc_score(rows["labels"], rows["scores_a"])
+    positives, negatives = (2 * np.count_nonzero(rows["labels"] == each) for each in (True, False))
+    for least, weight in ((None, 2), (0.5, 2), (0.2, 5), (0.75, 2)):
+        found = compare_paired(**rows, metric="auc_roc", min_label_probability=least)
+        lost, fallen = (weight * area / (size + weight) for size in (positives, negatives))
+        half = norm.isf(0.025) * math.sqrt(2 * (lost**2 + fallen**2))
+        expected = min(half, -math.log(0.025) * lost)
+        assert (found.lower, found.upper) == pytest.approx((-expected, expected), rel=1e-6)
+        is_told = least in {None, 0.75}  # a weight of 2 exceeds 1/0.75
+        assert bool(found.warnings) == is_told
+        assert ("unseen case is taken to weigh 4" in str(found)) == is_told
+        pair = PairedEvaluator(min_label_probability=least)
+        pair.add_cases(**rows)
+        assert ("unseen case is taken to weigh 4" in pair.verdict(metric="auc_roc")) == is_told
+    with pytest.raises(InvalidInputError, match="same settings"):
+        pair.merge(PairedEvaluator())
+    with pytest.raises(InvalidInputError, match="min_label_probability must be from 2"):
+        PairedEvaluator(min_label_probability=2.0)
 
 
 @pytest.mark.parametrize("metric", FIGURES)

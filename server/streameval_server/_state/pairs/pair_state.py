@@ -211,7 +211,10 @@ class PairState:
             self.evidence.clear()
             return
         for metric in Place.COMPARISON.names():
-            compared = compare_counts(counts, metric, self.prevalence_of(metric))
+            settings = self.info.settings
+            compared = compare_counts(
+                counts, metric, self.prevalence_of(metric), settings.min_label_probability
+            )
             change = compared.difference
             e_value = change.e_value()
             if math.isnan(e_value) or e_value < ComparedPair.DECIDING_E_VALUE:
@@ -285,7 +288,13 @@ class PairState:
         self.counts._check()
 
 
-def compare_counts(counts: PairCounts, metric: str, prevalence: float | None) -> ComparedPair:
+def compare_counts(
+    counts: PairCounts,
+    metric: str,
+    prevalence: float | None,
+    min_label_probability: float | None = None,
+) -> ComparedPair:
     """Compare the models of a pair's counts. O(n log n)."""
-    models = RevisionQueries(counts.models[0]), RevisionQueries(counts.models[1])
+    a, b = (RevisionQueries(each.declaring(min_label_probability)) for each in counts.models)
+    models = a, b
     return ComparedPair.of(counts.grid.counted(), models, metric, prevalence)
