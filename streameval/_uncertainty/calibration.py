@@ -34,7 +34,6 @@ from streameval._metrics.gradients import cells_of
 from streameval._metrics.reliability import DEFAULT_BINS
 from streameval._uncertainty.design_effect import INDEPENDENT
 from streameval._uncertainty.limits import (
-    TOO_FEW_EFFECTIVE,
     UNDEFINED,
     Figure,
     Limits,
@@ -177,10 +176,10 @@ class CalibrationRule(IntervalRule):
         effect = counted._design_effect(name, ()) if cases else INDEPENDENT
         estimate = counted._value_given(name, given)
         figure = effect.widened(Figure(estimate, math.nan, positives / view.unit, effective))
-        if counted._has_few_effective():
-            figure = replace(figure, refused=TOO_FEW_EFFECTIVE)
         cells = cells_of(view)
         sample = ScoredSample(cells, effective, effect, *counted._weights_of_scored(cells))
+        if sample.positives is not None:
+            figure = replace(figure, refused=sample.positives.refused)
         rule = replace(self, sample=sample)
         return UncertainMetric(rule, estimate, (figure,), figure, effect)
 

@@ -44,9 +44,13 @@ def error_shares(at: Confusion, costs: ErrorCosts, cases: float) -> ErrorShares:
     """Return the shares of a confusion matrix, scaled to `cases` cases of equal weight. O(1)."""
     whole = at.tp + at.fp + at.fn + at.tn
     unit = cases / whole if whole else 0.0
-    costlier = at.fn if costs.cost_fn >= costs.cost_fp else at.fp
-    hits = (at.fp + at.fn) * unit, costlier * unit
+    hits = (at.fp + at.fn) * unit, costlier_errors(at, costs) * unit
     return ErrorShares(*(share_figure(each, max(cases - each, 0.0)) for each in hits))
+
+
+def costlier_errors(at: Confusion, costs: ErrorCosts) -> float:
+    """Return the errors of the kind that costs more, or as much. O(1)."""
+    return at.fn if costs.cost_fn >= costs.cost_fp else at.fp
 
 
 EQUAL = ErrorCosts(1.0, 1.0)

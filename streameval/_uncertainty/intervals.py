@@ -31,7 +31,7 @@ from streameval._uncertainty.interval import Interval
 from streameval._uncertainty.limits import UNDEFINED, Figure, Limits, proportion_limits
 from streameval._uncertainty.pane_blocks import pane_effect
 from streameval._uncertainty.rules import Given, share_figure
-from streameval._uncertainty.unseen_weights import assumed_weight, unseen_weight
+from streameval._uncertainty.unseen_weights import assumed_weight
 from streameval._uncertainty.weighted_variance import (
     effective_scored,
     weighted_bins,
@@ -160,7 +160,7 @@ class UncertaintyQueries(BoundsQueries):
         if threshold is not None and given.costs is None:
             # A share is rounded apart from its rate, and may be undefined where the rate is not.
             found = replace(found, estimate=self._value_given(metric, given))
-        found = replace(found, assumed_weight=assumed_weight(self._view()))
+        found = replace(found, assumed_weight=assumed_weight(view))
         return self._with_least_effect(found, metric, given.arguments)
 
     def _bootstrap(
@@ -218,11 +218,12 @@ class UncertaintyQueries(BoundsQueries):
     def _bin_limits(self, table: ReliabilityTable, level: float) -> list[Limits]:
         """Return the limits of each observed rate of a table; nan of too few effective cases."""
         view = self._view()
-        if self._has_few_effective():
-            return [UNDEFINED] * len(table)
         if view.weighted is not None:
             figures = weighted_bins(view, view.weighted, table.upper)
-            return [proportion_limits(figure, 1 - level) for figure in figures]
+            return [
+                UNDEFINED if figure.refused else proportion_limits(figure, 1 - level)
+                for figure in figures
+            ]
         return bin_limits(table, self._effective_scored(), level)
 
     def _weights_of_scored(self, cells: Groups) -> tuple[FloatArray | None, Figure | None]:
@@ -231,12 +232,6 @@ class UncertaintyQueries(BoundsQueries):
         if view.weighted is None:
             return None, None
         return weighted_scored(view, view.weighted, cells)
-
-    def _has_few_effective(self) -> bool:
-        """Return whether one case has too much of the squared weights for an interval. O(K)."""
-        view = self._view()
-        weighted = view.weighted
-        return weighted is not None and unseen_weight(view, weighted).refused is not None
 
     def _effective_scored(self) -> float:
         """Return Kish's effective number of scored cases; weighted windows override it. O(K)."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from streameval._counts.exact import dot
+from streameval._uncertainty.design_effect import least_freedom
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,9 +28,8 @@ if TYPE_CHECKING:
 
 _MIN_FREEDOM = 2.0
 """Satterthwaite's estimate is itself too uncertain to be less than this."""
-
-
 _FREEDOM_ROUNDING = 2.0**-40
+"""By more than this part rounding does not raise degrees of freedom."""
 
 
 class SamplingError(NamedTuple):
@@ -113,10 +113,10 @@ def sampling_error(
 
 
 def least_freedom_of(errors: Sequence[SamplingError]) -> float | None:
-    """Return the least degrees of freedom between errors of several orders of the same cases. O(1).
+    """Return the least degrees of freedom of any order of cases, from the errors of some. O(1).
 
     The negatives' share of the variance may be anything between its extremes, and the
-    freedom is least at one of them. It is lowered by more than rounding may add.
+    freedom is least at one of them.
     """
     positive = [error.of_positives for error in errors]
     negative = [error.of_negatives for error in errors]
@@ -125,8 +125,7 @@ def least_freedom_of(errors: Sequence[SamplingError]) -> float | None:
         errors[0]._replace(of_positives=first, of_negatives=second, effective=effective)
         for first, second in ((min(positive), max(negative)), (max(positive), min(negative)))
     )
-    known = [extreme.freedom for extreme in extremes]
-    least = min((each for each in known if each is not None), default=None)
+    least = least_freedom(*(extreme.freedom for extreme in extremes))
     return None if least is None else least * (1 - _FREEDOM_ROUNDING)
 
 

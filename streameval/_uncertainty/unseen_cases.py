@@ -35,10 +35,10 @@ UNSEEN_SHARE = 0.7
 """How many standard errors one unseen case is."""
 
 _ROC_SHARE = 0.9
-"""The same of AUC-ROC without weights, where the larger one of the two steps counts."""
+"""The same of AUC-ROC without weights, where only the larger of the two steps counts."""
 
 _TOP_SHARE = 1.3
-"""The same of a positive above all others, of a low area: each further one adds as much."""
+"""The same of a positive above all others in a low area: each further one adds as much."""
 
 
 def with_unseen_cases(
@@ -103,8 +103,8 @@ def precision_errors(figure: Figure) -> tuple[float, float]:
 def roc_errors(figure: Figure) -> tuple[float, float]:
     """Return by how much unseen cases may make the figure too great, and too small.
 
-    A case at the wrong end, and one at the right end: of the class of which it is the larger
-    part. Of clusters one of each class.
+    An unseen case ranks below or above all others. It is of the smaller class, where it moves
+    the area more; with clusters or weights there is one of each class.
     """
     of_positives, of_negatives = figure.cluster_cases
     steps = of_positives / (figure.positives + 1), of_negatives / (figure.negatives + 1)

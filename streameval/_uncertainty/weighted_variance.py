@@ -25,7 +25,7 @@ from streameval._metrics.gradients import cells_of
 from streameval._metrics.queries import ViewQueries
 from streameval._metrics.weighting import effective_cases
 from streameval._uncertainty.design_effect import DesignEffect
-from streameval._uncertainty.error_costs import error_shares
+from streameval._uncertainty.error_costs import costlier_errors, error_shares
 from streameval._uncertainty.limits import Figure
 from streameval._uncertainty.rules import ErrorShares
 from streameval._uncertainty.unseen_cases import negative_step, positive_step
@@ -235,23 +235,17 @@ def weighted_cost(
     shares = shares.widened(DesignEffect(effect), refused=unseen.refused)
     sums = (cases, units, squares)
     errors = [(each.fp + each.fn, each.tp + each.tn) for each in sums]
-    rarer = [_costlier(each, costs) for each in sums]
+    rarer = [(hits := costlier_errors(each, costs), _sum(each) - hits) for each in sums]
     alone = [_share(*map(np.array, parts), unseen=unseen) for parts in (errors, rarer)]
     return ErrorShares(*map(_of_fewer_cases, shares, alone))
 
 
 def _of_fewer_cases(by_cost: Figure, alone: Figure) -> Figure:
-    """Return a share with the fewer cases: its own, or as the mean cost varies."""
+    """Return a share with its own effective cases, or the mean cost's where these are fewer."""
     own, shared = (each.positives + each.negatives for each in (alone, by_cost))
     if own < shared:
         return replace(alone, design_effect=by_cost.design_effect)
     return replace(by_cost, unseen=alone.unseen)
-
-
-def _costlier(at: Confusion, costs: ErrorCosts) -> Parts:
-    """Return the sum over the costlier errors, and over the other cases."""
-    hits = at.fn if costs.cost_fn >= costs.cost_fp else at.fp
-    return hits, _sum(at) - hits
 
 
 def _sum(counts: Confusion) -> float:
@@ -272,6 +266,8 @@ def _share(
     of_hit, of_other = _deciding_weights(units, squares)
     # As many cases of one weight have the same variance.
     effective = whole / ((1 - share) * of_hit + share * of_other)
+    # Another case that is not seen lowers the share, a hit raises it.
+    fall, rise = (unseen.beyond(each) / whole for each in (of_other, of_hit))
     return Figure(
         share,
         share * (1 - share) / effective,
@@ -279,17 +275,8 @@ def _share(
         effective * (1 - share),
         design_effect=max(1.0, float(cases.sum()) / effective),
         refused=unseen.refused,
-        unseen=_unseen_share(units, squares, unseen),
+        unseen=(fall, rise),
     )
-
-
-def _unseen_share(
-    units: FloatArray, squares: FloatArray, unseen: UnseenWeight
-) -> tuple[float, float]:
-    """Return the weight of an unseen other case, and of an unseen hit, over all weight."""
-    of_hit, of_other = _deciding_weights(units, squares)
-    whole = float(units.sum())
-    return unseen.beyond(of_other) / whole, unseen.beyond(of_hit) / whole
 
 
 def _deciding_weights(units: FloatArray, squares: FloatArray) -> list[float]:

@@ -16,12 +16,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from streameval import InvalidInputError
 from streameval.checks import quoted, segment_key_problem
-from streameval.kernel import (
-    ClusterCounts,
-    Grid,
-    State,
-    check_cluster_groups,
-)
+from streameval.kernel import ClusterCounts, Grid, State, check_cluster_groups
 from streameval.statistics import ErrorCosts
 from streameval.v1 import alarm_pb2, stream_pb2
 from streameval_server._model.alarm_settings import AlarmSettings
