@@ -73,10 +73,12 @@ def _unseen_weight(view: View, weighted: ScoreCounts) -> UnseenWeight:
     ):
         return UnseenWeight(view.unit / least, 1.0, True, None)
     largest = max([_largest(run) for run in runs], default=0.0)
-    if view.missed_positives or view.missed_negatives:
+    missed = view.missed_positives + view.missed_negatives  # which weigh 1 each
+    if missed:
         largest = max(largest, float(view.unit))
-    is_one = largest**2 > MAX_SHARE * sum(float(run.squares().sum()) for run in runs)
-    return UnseenWeight(2 * largest, 0.5, False, TOO_FEW_EFFECTIVE if is_one else None)
+    squares = float(missed) * view.unit + sum(float(run.squares().sum()) for run in runs)
+    refused = TOO_FEW_EFFECTIVE if largest**2 > MAX_SHARE * squares else None
+    return UnseenWeight(2 * largest, 0.5, False, refused)
 
 
 def _least_largest(run: Run) -> FloatArray:

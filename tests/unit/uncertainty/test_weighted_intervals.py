@@ -117,6 +117,16 @@ def test_a_sample_of_one_great_weight_is_refused_where_no_design_bounds_it() -> 
     assert unknown.snapshot().intervals["auc_pr"].reason == "TOO_FEW_EFFECTIVE"
 
 
+def test_misses_count_among_the_squared_weights() -> None:
+    """A hundred misses of weight 1 beside lighter cases: no case has a fifth of the squares."""
+    labels, scores = population(np.random.default_rng(6), 300)
+    ev = weighted(labels, scores, np.full(300, 0.05))
+    ev.add_misses(1)
+    assert ev.interval("recall", threshold=1.0).reason == "TOO_FEW_EFFECTIVE"
+    ev.add_misses(99)
+    assert ev.interval("recall", threshold=1.0).reason is None
+
+
 @pytest.mark.parametrize("name", [*AREAS, "prevalence"])
 def test_the_bound_counts_and_not_whether_a_heavy_case_was_drawn(name: str) -> None:
     """A sample without a heavy case is as uncertain as the design, not as the sample looks."""
