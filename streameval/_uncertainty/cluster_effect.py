@@ -2,8 +2,8 @@
 
 It is computed from the groups' coarse counts, whose sum has the same ratio of variances as
 the whole. It is trusted where the variance of independent cases in the coarse cells is within
-a factor of 2 of the exact one. Where nothing varies, as where no case was ranked wrongly, it is
-the effect on the metric with one more case of each class in each cell.
+a factor of 2 of the exact one. Where nothing varies, as where no case was ranked wrongly, the
+gradient is 0, and is taken with one case of each class added to each cell.
 
 Of fewer than 20 effective clusters a variance between them is mostly chance, so there are no
 limits. All cases count here: a limit to the clusters of the positives would let pass the samples
