@@ -2,13 +2,13 @@
 
 A part of bench/truth.py. A cluster's scores share a shift, and its labels a prevalence of their
 own. Where its size is *related* to them, large clusters have higher scores and more positives.
-True values are those of 200,000 clusters.
+True values are the figures of 200,000 clusters.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -42,8 +42,8 @@ def pareto(index: float) -> Callable[[int, Rng], np.ndarray]:
 
 
 SIZES: dict[str, Callable[[int, Rng], np.ndarray]] = {
-    "one case": lambda count, rng: np.ones(count),  # noqa: ARG005 - as the others
-    "equal": lambda count, rng: np.full(count, MEAN),  # noqa: ARG005
+    "one case": lambda count, _: np.ones(count),
+    "equal": lambda count, _: np.full(count, MEAN),
     "geometric": lambda count, rng: rng.geometric(1 / MEAN, count),
     "log-normal": lambda count, rng: rng.lognormal(math.log(MEAN) - 0.5, 1, count),
     "Pareto 2.5": pareto(2.5),
@@ -100,9 +100,8 @@ def true_values(sizes: str, *, related: bool) -> tuple[float, dict[str, float]]:
     }
 
 
-def intervals(cases: Cases, groups: int, threshold: float, shift: int) -> dict[str, Interval]:
-    """Return each metric's interval; `shift` makes the clusters' keys those of one stream."""
-    made = Cases(cases.labels, cases.scores, cases.clusters + shift).evaluator(groups)
+def intervals(made: Evaluator, threshold: float) -> dict[str, Interval]:
+    """Return the interval of each metric."""
     at = {"threshold": threshold}
     given: dict[str, dict[str, float]] = {
         "recall": at,
@@ -120,7 +119,9 @@ def cluster_streams(
     rng = np.random.default_rng([seed, list(SIZES).index(sizes), count, related])
     for _ in range(streams):
         cases = draw(sizes, count, rng, related=related)
-        yield intervals(cases, groups, threshold, int(rng.integers(1 << 40)))
+        # Other keys in each stream, so that clusters meet in other groups.
+        keys = cases.clusters + int(rng.integers(1 << 40))
+        yield intervals(replace(cases, clusters=keys).evaluator(groups), threshold)
 
 
 def summary(found: list[Interval], truth: float) -> str:
