@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._metrics.gradients import cells_of
-from streameval._uncertainty.cluster_effect import with_clusters
 from streameval._uncertainty.design_effect import (
     INDEPENDENT,
     BlockSums,
@@ -25,12 +24,10 @@ from streameval._uncertainty.design_effect import (
 from streameval._uncertainty.pair_cells import PairCells, summed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from streameval._common.arrays import FloatArray, IntArray
-    from streameval._counts.groups import Groups
     from streameval._counts.state import State
-    from streameval._metrics.gradients import Gradient
     from streameval._uncertainty.pair_cuts import AxisCuts, PairCuts
 
 
@@ -124,21 +121,10 @@ class PairGroups:
         """Return the counts without negative ones. O(n)."""
         return PairGroups(self.num_groups, self.a.counted(), self.b.counted())
 
-    def blocks(
-        self, scores: tuple[State, State], gradient_of: Callable[[Groups], Gradient]
-    ) -> tuple[BlockSums, BlockSums]:
-        """Return what each group adds to a's figure and to b's, of all their scores. O(n log n)."""
-        return (
-            self.a.table(scores[0], self.num_groups).sums(gradient_of),
-            self.b.table(scores[1], self.num_groups).sums(gradient_of),
-        )
-
-    def allowed_for(self, effect: DesignEffect, scores: State) -> DesignEffect:
-        """Return an effect with the sizes of clusters; refused where these are few. O(n log n).
-
-        `scores` are a's.
-        """
-        return with_clusters(effect, self.a.table(scores, self.num_groups))
+    def tables(self, scores: tuple[State, State]) -> tuple[BlockTable, BlockTable]:
+        """Return the counts of all scores of a, and of b, by cell and group. O(n log n)."""
+        a, b = scores
+        return self.a.table(a, self.num_groups), self.b.table(b, self.num_groups)
 
     def _check(self, totals: tuple[int, int], *, is_signed: bool = False) -> None:
         """Assert all invariants, given the negatives and the positives."""

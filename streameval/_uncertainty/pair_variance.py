@@ -13,7 +13,6 @@ what one such case of each class adds for a model.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -24,6 +23,7 @@ from streameval._counts.run import Run
 from streameval._counts.state import State
 from streameval._metrics.gradients import cells_of
 from streameval._metrics.weighting import effective_cases
+from streameval._uncertainty.cluster_effect import with_clusters
 from streameval._uncertainty.design_effect import INDEPENDENT
 from streameval._uncertainty.pair_clusters import effect_of_groups, effect_on_difference
 from streameval._uncertainty.sampling_variance import sampling_variance, scatter
@@ -160,10 +160,15 @@ def variance_of_difference(
     def gradient_of(cells: Groups) -> Gradient:
         return estimator.gradient(cells, prevalence)
 
-    blocks = grid.groups.blocks(scores, gradient_of)
-    effects = [effect_on_difference(*blocks, value), *map(effect_of_groups, blocks)]
-    effects = [grid.groups.allowed_for(effect, scores[0]) for effect in effects]
-    return PairVariance(ratio * value, freedom, *effects)
+    tables = grid.groups.tables(scores)
+    of_a, of_b = (table.sums(gradient_of) for table in tables)
+    effects = (
+        effect_on_difference(of_a, of_b, value),
+        effect_of_groups(of_a),
+        effect_of_groups(of_b),
+    )
+    # Both models have the same cases, in the same clusters.
+    return PairVariance(ratio * value, freedom, *(with_clusters(e, tables[0]) for e in effects))
 
 
 def unseen_cases(
@@ -193,28 +198,11 @@ def unseen_cases(
     assert estimator is not None
     positive, negative = (max(1, round(each)) for each in units)
     lost = positive_step(groups, estimator, prevalence, units=positive)
-    gained = _positive_gain(groups, estimator, prevalence, units=positive)
+    gained = -positive_step(groups, estimator, prevalence, units=positive, is_best=True)
     fallen = negative_step(groups, estimator, prevalence, units=negative)
     share = _UNSEEN_SHARE if estimator.derivatives is not None else 1.0
     variance = max(lost**2 + share * fallen**2, _UNSEEN_SHARE * (lost + gained) ** 2)
     return UnseenCases(variance, max(lost, gained, fallen))
-
-
-def _positive_gain(
-    groups: Groups, estimator: Estimator, prevalence: float | None, *, units: int
-) -> float:
-    """Return what an area gains when one positive is added above all scores. O(G)."""
-    counted = estimator.counted(groups)
-    moved = replace(
-        counted,
-        scores=np.append(np.inf, counted.scores),
-        p=np.append(units, counted.p),
-        n=np.append(0, counted.n),
-        tp=np.append(0, counted.tp + units),
-        fp=np.append(0, counted.fp),
-        P=counted.P + units,
-    )
-    return estimator.value(moved, prevalence) - estimator.value(counted, prevalence)
 
 
 def _freedom(value: float, parts: tuple[float, float], freedoms: tuple[float, float]) -> float:

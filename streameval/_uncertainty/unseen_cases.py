@@ -160,20 +160,28 @@ def with_step(figure: Figure, negative: float, floor: float) -> Figure:
 
 
 def positive_step(
-    groups: Groups, estimator: Estimator, prevalence: float | None = None, *, units: int = 1
+    groups: Groups,
+    estimator: Estimator,
+    prevalence: float | None = None,
+    *,
+    units: int = 1,
+    is_best: bool = False,
 ) -> float:
     """Return what an area loses when one positive is added below all scores. O(G).
 
-    As `negative_step`, with a positive that has a score, below every score and miss.
+    As `negative_step`, with a positive that has a score, below every score and miss; or, where
+    it `is_best`, above all, by which the area gains.
     """
     counted = estimator.counted(groups)
+    scored = counted.P - counted.missed_positives, counted.N - counted.missed_negatives
+    at, score, (tp, fp) = (0, np.inf, (0, 0)) if is_best else (counted.p.size, -np.inf, scored)
     moved = replace(
         counted,
-        scores=np.append(counted.scores, -np.inf),
-        p=np.append(counted.p, units),
-        n=np.append(counted.n, 0),
-        tp=np.append(counted.tp, counted.P - counted.missed_positives),
-        fp=np.append(counted.fp, counted.N - counted.missed_negatives),
+        scores=np.insert(counted.scores, at, score),
+        p=np.insert(counted.p, at, units),
+        n=np.insert(counted.n, at, 0),
+        tp=np.insert(counted.tp + units * is_best, at, tp),
+        fp=np.insert(counted.fp, at, fp),
         P=counted.P + units,
     )
     return estimator.value(counted, prevalence) - estimator.value(moved, prevalence)
