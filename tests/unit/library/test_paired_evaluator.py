@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import norm
+from scipy.stats import norm, t
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from streameval import Evaluator, InvalidInputError, PairedEvaluator
@@ -259,15 +259,33 @@ def test_swapping_the_models_swaps_the_sign():
 
 
 def test_identical_models_do_not_differ_and_nobody_is_sure():
-    """If no case distinguishes the models, the interval is around 0 and shrinks with the cases."""
-    few, many = cases(100), cases(10_000)
-    widths = []
-    for columns in (few, many):
+    """If no case distinguishes the models, limits are what unseen cases of either model allow.
+
+    Two standard errors of one of each class and model, or three times the greatest step.
+    """
+    upper = []
+    for columns in (cases(100), cases(10_000)):
         comparison = pair_of(dict(columns, scores_b=columns["scores_a"])).compare()
         assert (comparison.difference, comparison.p_value) == (0.0, 1.0)
         assert comparison.lower == -comparison.upper < 0
-        widths.append(comparison.upper - comparison.lower)
-    assert widths[1] < widths[0] / 25
+
+        def value(*added):
+            evaluator = Evaluator()
+            evaluator.add_cases(labels=columns["labels"], scores=columns["scores_a"])  # noqa: B023
+            for label, score in added:
+                evaluator.add_case(label, score)
+            return evaluator.auc_pr()
+
+        lost, fallen = value() - value((True, -99.0)), value() - value((False, 99.0))
+        gained = value((True, 99.0)) - value()
+        variance = max(lost**2 + fallen**2 / 2, (lost + gained) ** 2 / 2)
+        expected = min(
+            norm.isf(0.025) * math.sqrt(2 * variance),
+            -math.log(0.025) * max(lost, fallen, gained),
+        )
+        assert comparison.upper == pytest.approx(expected, rel=1e-9)
+        upper.append(comparison.upper)
+    assert upper[1] < upper[0] / 25
 
 
 @pytest.mark.parametrize("metric", Place.COMPARISON.names())
@@ -455,15 +473,23 @@ def test_ids_of_removed_cases():
 
 @pytest.mark.slow
 def test_differences_err_at_most_as_often_as_they_say():
-    """Two models of equal quality differ at the 5 % level in at most 5 % of trials."""
+    """Two models of equal quality differ at the 5 % level in at most 5 % of trials.
+
+    By the variance of the sample alone, without unseen cases, in about 5 %.
+    """
     found = dict.fromkeys(Place.COMPARISON.names(), 0)
+    without = dict.fromkeys(Place.COMPARISON.names(), 0)
     trials = 250
     for seed in range(trials):
         pair = pair_of(cases(300, 0.3, (1.2, 1.2), 0.7, seed=seed))
         for metric in Place.COMPARISON.names():
-            found[metric] += pair.compare(metric=metric).p_value < 0.05
-    for count in found.values():
+            comparison, difference = pair._compared(metric, 0.95, None, anytime=False)
+            found[metric] += comparison.p_value < 0.05
+            error = t.isf(0.025, difference.freedom) * math.sqrt(difference.variance)
+            without[metric] += abs(comparison.difference) > error
+    for metric, count in found.items():
         assert count / trials <= 0.05
+        assert 0.02 <= without[metric] / trials <= 0.085
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from scipy import integrate
-from scipy.stats import norm
+from scipy.stats import norm, t
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from streameval import (
@@ -160,7 +160,7 @@ def test_one_call_is_an_evaluator_filled_once() -> None:
 
 
 def test_delongs_test_is_the_same_statistic() -> None:
-    """DeLong's z (1988), from placements: our variance, plus four unseen cases."""
+    """DeLong's z (1988), from placements: our variance, plus four unseen cases; Student's t."""
     rows = columns(400, 1.25, np.random.default_rng(5))
     labels = rows["labels"]
     placements = []
@@ -170,15 +170,21 @@ def test_delongs_test_is_the_same_statistic() -> None:
         placements.append((wins.mean(axis=1), wins.mean(axis=0)))
     of_positives, of_negatives = (placements[0][side] - placements[1][side] for side in (0, 1))
     difference = of_positives.mean()
-    variance = of_positives.var(ddof=1) / len(of_positives)
-    variance += of_negatives.var(ddof=1) / len(of_negatives)
+    parts = [each.var(ddof=1) / len(each) for each in (of_positives, of_negatives)]
+    estimated = variance = sum(parts)
+    moved = abs(of_negatives - difference)
+    moving = moved.sum() ** 2 / (moved**2).sum()
+    freedom = estimated**2 / (
+        parts[0] ** 2 / (len(of_positives) - 1) + parts[1] ** 2 / (moving - 1)
+    )
     ours = compare_paired(**rows, metric="auc_roc")
     assert ours.difference == pytest.approx(difference, abs=1e-14)
     assert 2 * norm.sf(abs(difference) / math.sqrt(variance)) < ours.p_value
     for wins, _ in placements:  # a positive below all negatives, and a negative above all positives
         variance += sum((wins.mean() / (size + 1)) ** 2 for size in (labels.sum(), (~labels).sum()))
-    expected = 2 * norm.sf(abs(difference) / math.sqrt(variance))
-    assert expected <= ours.p_value < 1.1 * expected  # Student's t
+    freedom *= (variance / estimated) ** 2  # the unseen part is not estimated
+    expected = 2 * t.sf(abs(difference) / math.sqrt(variance), freedom)
+    assert ours.p_value == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize(("z", "count"), [(0.3, 50), (1.0, 200), (-2.4, 777), (2.9, 50_000)])

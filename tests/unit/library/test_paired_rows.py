@@ -7,7 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.stats import chi2, norm, t
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from streameval import Evaluator, InvalidInputError, PairedEvaluator, compare_paired
@@ -149,7 +149,7 @@ def test_weighted_pairs_merge_in_any_order() -> None:
     halved = pair_of(rows | {"weights": None, "label_probability": 1 / rows["weights"] / 4})
     change, other = halved.compare(), merged.compare()
     assert change.difference == pytest.approx(other.difference, abs=1e-12)
-    assert change.upper == pytest.approx(other.upper, abs=1e-6)  # an unseen case has whole units
+    assert change.upper == pytest.approx(other.upper, abs=1e-9)
 
 
 def test_weighted_cells_hide_little() -> None:
@@ -200,23 +200,36 @@ def test_a_declared_probability_bounds_the_unseen_case() -> None:
 @pytest.mark.parametrize("metric", FIGURES)
 @pytest.mark.slow
 def test_the_effect_of_clusters_is_what_the_difference_loses_without_a_group(metric: str) -> None:
-    """V = (B-1)/B sum (l_g - mean)^2 of the difference without each group, over that of cases."""
+    """V is (B - 1)/B times the sum of (l_g - mean l)^2, and the effect is V over that of cases.
+
+    l_g is what the difference loses without group g, taken as a loss of all its weight at the
+    slope of half of its weight; within 2 % of the loss itself (the jackknife).
+    """
     rows = columns()
     groups = groups_of(np.frombuffer(cluster_column(bursts(300)), "<u4"), 32)
     change, difference = pair_of(rows | {"clusters": bursts(300)}, cluster_groups=32)._compared(
         metric, 0.95, None, anytime=False
     )
 
-    def without(group: int) -> float:
-        rest = {name: column[groups != group] for name, column in rows.items()}
-        return pair_of(rest).compare(metric=metric).difference
+    def at(group: int, weight: float) -> float:
+        weighing = np.where(groups == group, weight, 1.0)
+        a, b = (
+            FIGURES[metric](rows["labels"], rows[side], sample_weight=weighing)
+            for side in ("scores_a", "scores_b")
+        )
+        return float(a - b)
 
-    losses = np.array([without(each) for each in np.unique(groups)])
-    between = float(losses.var()) * (losses.size - 1)
+    step, sizes = 1e-6, np.bincount(groups)
+    filled = np.flatnonzero(sizes)
+    assert sizes[filled].min() > 300 / 32
+    slopes = np.array([at(each, 0.5 + step) - at(each, 0.5 - step) for each in filled]) / (2 * step)
+    losses = np.array([at(each, 1.0) - at(each, 0.0) for each in filled])
+    between, exact = (float(each.var()) * (filled.size - 1) for each in (slopes, losses))
     effect = difference.effect
     assert effect.blocks is not None
-    assert effect.blocks.variance == pytest.approx(between, rel=0.02)
-    assert effect.value == pytest.approx(max(1.0, between / difference.variance), rel=0.02)
+    assert effect.blocks.variance == pytest.approx(between, rel=1e-5)
+    assert effect.value == pytest.approx(max(1.0, between / difference.variance), rel=1e-5)
+    assert between == pytest.approx(exact, rel=0.02)
     assert change.design_effect == effect.value
 
 
@@ -252,17 +265,44 @@ def test_bursts_widen_a_difference_until_it_holds_the_truth(max_cells: int | Non
     assert held["without"] <= 27
 
 
-def test_clusters_of_one_case_each_widen_little() -> None:
-    """Chance has an effect of 1.1 on average: over 30 pairs limits are a fifth wider at most."""
-    ratios = []
+def test_clusters_of_one_case_each_widen_by_chance_alone() -> None:
+    """The effect D is max(1, chi-square/31) on average; limits take t of the groups' freedom.
+
+    An unseen case of a class counts as D whole cases, with the greatest D of the difference and
+    of both models, or as the mean cluster of the class.
+    """
+    effects = []
     for seed in range(30):
         rows = columns(600, seed=seed)
         clustered = pair_of(rows | {"clusters": np.arange(600)}, cluster_groups=32)
-        found, other = (pair.compare(metric="auc_roc") for pair in (clustered, pair_of(rows)))
-        ratios.append((found.upper - found.lower) / (other.upper - other.lower))
-        assert found.difference == other.difference
-    assert min(ratios) > 0.99
-    assert 1.0 < float(np.mean(ratios)) < 1.2
+        found, difference = clustered._compared("auc_roc", 0.95, None, anytime=False)
+        other, plain = pair_of(rows)._compared("auc_roc", 0.95, None, anytime=False)
+        assert (found.difference, difference.variance) == (other.difference, plain.variance)
+        effect = difference.effect
+        assert effect.blocks is not None
+        squares = (effect.blocks.sums - effect.blocks.sums.mean()) ** 2
+        freedom = min(31, 3 * squares.sum() ** 2 / (squares**2).sum())
+        positives = np.count_nonzero(rows["labels"])
+        greatest = max(effect.value, found.a.design_effect, found.b.design_effect)
+        cases = [round(max(greatest, size)) for size in effect.sizes]
+        unseen = sum(
+            (added * each.estimate / (size + added)) ** 2
+            for each in (found.a, found.b)
+            for size, added in zip((positives, 600 - positives), cases)
+        )
+        estimated = plain.variance * effect.value
+        total = estimated + unseen
+        half = t.isf(0.025, freedom * (total / estimated) ** 2) * math.sqrt(total)
+        assert found.upper - found.difference == pytest.approx(half, rel=1e-6)
+        effects.append(effect.value)
+    chance = chi2(31)
+    mean = chance.expect(lambda x: max(1.0, x / 31))
+    spread = math.sqrt(chance.expect(lambda x: max(1.0, x / 31) ** 2) - mean**2)
+    assert np.mean(effects) == pytest.approx(mean, abs=3 * spread / math.sqrt(30))
+
+
+def test_clusters_widen_equal_scores() -> None:
+    """As much as they widen the models' own figures."""
     rows = columns(2_000, seed=4)
     same = rows | {"scores_b": rows["scores_a"]}
     ranks = np.argsort(np.argsort(rows["scores_a"]))
