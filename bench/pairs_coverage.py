@@ -2,12 +2,12 @@
 
 Five kinds of scores, 50, 200 and 1,000 positives at prevalence 0.1, models that are equal
 and models of which b is better. `held` is the share of 95 % intervals that hold the true
-difference; of equal models the rest are false positives. `width` is the median width over
-that of `compare` of the same figures, which takes the models as independent. `refused` is
-the share of pairs without an interval.
+difference; of equal models the rest are false positives. `width` says how many times as wide
+as the interval of `compare` the interval of a pair is, by the median: `compare` takes the
+models as independent. `refused` is the share of pairs without an interval.
 
 Clusters are bursts of 10 rows, whose errors have half of their variance in common in each
-model. The true difference is that of 2 million rows.
+model. The true difference is computed from 2 million rows.
 """
 
 from __future__ import annotations

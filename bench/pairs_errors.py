@@ -1,11 +1,12 @@
 """What the limits of a difference are made of, by setting. A part of bench/pairs.py.
 
-`held` is the share of 95 % intervals that hold the true difference. It would be 0.95 of normal
-errors if `half` were 1.96 times `spread`: `spread` is the standard deviation of the error over
-its estimated standard error, `half` the mean half-width over the same: Student's quantile times
-what unseen cases add. `cut` is the mean variance over that of the same pairs without cells, of
-kinds without clusters. `told` is the share of intervals without 0, `delong` that of z above 1.96
-with the variance of the sample alone: DeLong's test, for `auc_roc`.
+`held` is the share of 95 % intervals that hold the true difference. `spread` is the standard
+deviation of the error and `half` the mean half-width, both in standard errors of the sample.
+With normal errors `held` is 0.95 where `half` is 1.96 times `spread`; Student's quantile and
+the unseen cases make `half` larger. `cut` says how many times as large cells make the mean
+variance; pairs with clusters are not computed without cells, and have nan there. `told` is the
+share of intervals that leave out 0. `delong` is the share of differences that exceed 1.96
+standard errors of the sample, as in DeLong's test for `auc_roc`.
 """
 
 from __future__ import annotations

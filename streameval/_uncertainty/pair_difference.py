@@ -1,8 +1,8 @@
 """The difference of two models' figures on the same cases, with its limits.
 
 The figures come from the two models' own scores. Each case has a difference of influence;
-its variance is computed over the grid of pairs, which may be in cells. To it is added the
-variance of one unseen case of each class and model, of which that model alone is badly wrong
+its variance is computed over the grid of pairs, which may be in cells. What one unseen case of
+each class would add, if one model alone ranked it wrongly, is added for each model
 (`pair_variance`). A limit is Student's t times the root of the sum, with the degrees of
 freedom of the estimated part (Satterthwaite 1946). A confidence sequence has the quantile of
 a normal mixture in place of the normal one, and the e-value is computed from the same mixture.

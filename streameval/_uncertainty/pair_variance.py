@@ -5,9 +5,9 @@ cases weigh 1, the variance is computed from these differences over each class (
 AUC-ROC); with weights it is the sum of squared weights times squared differences of the
 gradients. Clusters: see `pair_clusters`.
 
-A case of which one model alone is badly wrong may be rare, decide the difference, and be
-missing from the sample: then nothing in the variance tells that it exists. `unseen_cases` is
-what one such case of each class adds for a model.
+One model alone may rank rare cases wrongly, and they may decide the difference. Where the
+sample has none of them, its variance does not show them. `unseen_cases` returns what one such
+case of each class adds for a model.
 """
 
 from __future__ import annotations
