@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from streameval._common.errors import InvalidInputError
 from streameval._counts.merge import subtract_states
+from streameval._counts.weight_columns import check_least_probability
 from streameval._evaluator import Evaluator
 from streameval._evaluator_queries import EvaluatorQueries
 from streameval._metrics.weighting import ReferenceCounts
@@ -151,7 +152,12 @@ class Window(EvaluatorQueries):
         Parameters
         ----------
         min_label_probability : float or None
-            Above 0 and at most 1, as in `Evaluator`; it bounds the weight of an unseen case.
+            From 2**-31 to 1, as in `Evaluator`; it bounds the weight of an unseen case.
+
+        Raises
+        ------
+        InvalidInputError
+            When it is out of range.
 
         Examples
         --------
@@ -168,7 +174,7 @@ class Window(EvaluatorQueries):
         >>> window.declaring(0.5).interval("prevalence").reason is None
         True
         """
-        state = self._view().declaring(min_label_probability)
+        state = self._view().declaring(check_least_probability(min_label_probability))
         if state is self._state:
             return self
         found = copy(self)

@@ -374,7 +374,7 @@ class StreamSettings(Result):
         What a false positive and a false negative cost, in one unit, positive and finite;
         answers have the expected cost at the threshold. Both or none; they need a threshold.
     min_label_probability : float or None
-        The least probability with which a case is chosen to be labelled, above 0 and at most 1:
+        The least probability with which a case is chosen to be labelled, 2**-31 to 1:
         intervals allow for unseen cases that weigh 1 over it. None declares none.
     alarms : AlarmSettings or None
         Which changes raise an alarm; None watches nothing.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 import struct
 import zlib
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -215,6 +217,15 @@ def test_a_decayed_window_of_no_case_has_no_limits(metric: str) -> None:
     assert math.isnan(interval.lower)
     assert math.isnan(interval.upper)
     assert interval.reason is not None
+
+
+@pytest.mark.parametrize("wrong", [0, -0.5, 1.5, math.nan, "0.5"])
+def test_a_window_declares_a_probability_as_an_evaluator_does(wrong: Any) -> None:
+    """What is no probability is refused when it is given, and not in the first interval."""
+    with pytest.raises(InvalidInputError) as refused:
+        Evaluator(min_label_probability=wrong)
+    with pytest.raises(InvalidInputError, match=re.escape(str(refused.value))):
+        WindowedEvaluator().last(DAY).declaring(wrong)
 
 
 def test_decay_of_equal_weights_is_that_of_none() -> None:
