@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import textbook
-from map_cells import NEARLY_PERFECT, Cell, Found, Rng
+from map_cells import NEARLY_PERFECT, Cell, Found, Rng, at_of
 from populations import POPULATIONS, Population, counted, draw, evaluator_with
 from scipy import stats
 
@@ -47,7 +47,8 @@ def area_cells() -> Iterator[Cell]:
             name=f"{name}, {positives} at {prevalence}",
             figures=tuple(effective),
             draw=partial(draw_areas, named[name], positives, prevalence),
-            axes={"positives": positives, "prevalence": prevalence},
+            positives=positives,
+            prevalence=prevalence,
             effective=effective,
             is_apart=truth(named[name], "auc_roc", 0.5) > NEARLY_PERFECT,
         )
@@ -60,10 +61,9 @@ def draw_areas(
     groups = draw(population, rng, positives, prevalence)
     evaluator, found = counted(groups), {}
     for figure in figures:
-        name, _, at = figure.partition(" @ ")
-        given = {"prevalence": float(at)} if at else {}
-        interval = evaluator.interval(name, **given)
-        true = truth(population, name, float(at or prevalence))
+        name, at = at_of(figure)
+        interval = evaluator.interval(name, **at)
+        true = truth(population, name, at.get("prevalence", prevalence))
         if name == "auc_roc":
             limits = textbook.delong(groups)
         else:
@@ -84,7 +84,8 @@ def look_cells() -> Iterator[Cell]:
             name=f"{name}, {LOOK_POSITIVES} at {prevalence} each",
             figures=AREAS,
             draw=partial(draw_looks, named[name], prevalence),
-            axes={"positives": LOOK_POSITIVES, "prevalence": prevalence},
+            positives=LOOK_POSITIVES,
+            prevalence=prevalence,
             is_apart=True,
             slow=8,
         )
@@ -99,8 +100,7 @@ def draw_looks(
     for groups in population.looks(rng, np.stack((arrived, total - arrived), axis=1)):
         evaluator = counted(groups)
         for name in figures:
-            before = found.get(name)
-            if before is None or not (before.lower > before.truth or before.upper < before.truth):
+            if name not in found or not found[name].is_missed:
                 interval = evaluator.interval(name, anytime=True)
                 found[name] = Found.of(truth(population, name, prevalence), interval)
     return found
@@ -120,7 +120,8 @@ def rate_cells() -> Iterator[Cell]:
             name=f"recall {point[0]}, fpr {point[1]}, {positives} at {prevalence}",
             figures=RATES,
             draw=partial(draw_rates, point, positives, prevalence),
-            axes={"positives": positives, "prevalence": prevalence},
+            positives=positives,
+            prevalence=prevalence,
             effective=rate_sizes(point, positives, prevalence),
         )
 
@@ -213,7 +214,8 @@ def calibration_cells() -> Iterator[Cell]:
             name=f"{name}, odds times {tilt}, {cases} cases",
             figures=CALIBRATION,
             draw=partial(draw_calibration, shape, tilt, cases),
-            axes={"positives": round(cases * prevalence), "prevalence": prevalence},
+            positives=round(cases * prevalence),
+            prevalence=prevalence,
             effective=dict.fromkeys(CALIBRATION, cases * prevalence),
         )
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import falls
 import numpy as np
 import textbook
 import truth_labels
 from map_areas import AREAS
-from map_cells import Cell, Found, Rng
+from map_cells import Cell, Found, Rng, at_of
 from populations import POPULATIONS, Population, counted, draw
 
-from streameval import Evaluator, PairedEvaluator, Window, compare, find_fall
+from streameval import PairedEvaluator, compare, find_fall
+from streameval._uncertainty.compare import square_and_add
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -42,7 +45,8 @@ def difference_cells() -> Iterator[Cell]:
             name=f"{name}, {side[0]} at {side[1]} less {side[2]} at {side[3]}",
             figures=AREAS,
             draw=partial(draw_difference, NAMED[name], side),
-            axes={"positives": min(side[0], side[2]), "prevalence": min(side[1], side[3])},
+            positives=min(side[0], side[2]),
+            prevalence=min(side[1], side[3]),
         )
 
 
@@ -64,25 +68,14 @@ def draw_difference(
                 textbook.logit(value.estimate, each.P)
                 for value, each in zip((change.a, change.b), groups)
             ]
-        estimates = change.a.estimate, change.b.estimate
-        found[name] = found_of(change, 0.0, square_and_add(estimates, limits))
+        a, b = change.a.estimate, change.b.estimate
+        found[name] = found_of(change, square_and_add(a, limits[0], b, limits[1]))
     return found
 
 
-def found_of(change: Comparison, true: float, limits: textbook.Limits) -> Found:
-    """Return what a comparison says."""
-    return Found(true, change.difference, change.lower, change.upper, limits)
-
-
-def square_and_add(
-    estimates: tuple[float, float], limits: list[textbook.Limits]
-) -> textbook.Limits:
-    """Return the limits of a difference (Zou and Donner 2008)."""
-    (a, b), ((low_a, high_a), (low_b, high_b)) = estimates, limits
-    return (
-        a - b - math.hypot(a - low_a, high_b - b),
-        a - b + math.hypot(high_a - a, b - low_b),
-    )
+def found_of(change: Comparison, limits: textbook.Limits = textbook.UNDEFINED) -> Found:
+    """Return what a comparison of equals says."""
+    return Found(0.0, change.difference, change.lower, change.upper, limits)
 
 
 PAIRS = {
@@ -104,28 +97,29 @@ def pair_cells() -> Iterator[Cell]:
     """Yield two equal models of the same cases, by positives and prevalence; seen ten times."""
     for kind, prevalence, positives in itertools.product(PAIRS, (0.5, 0.1), (50, 200, 1_000)):
         negatives = positives * (1 - prevalence) / prevalence
-        axes = {"positives": positives, "prevalence": prevalence}
         effective = {
             figure: min(positives, negatives * at / (1 - at))
             for figure, at in zip(PAIR_FIGURES, (0.5, 0.5, 0.01, 0.001))
         }
-        yield Cell(
+        cell = Cell(
             part="pairs",
             name=f"{kind}, {positives} at {prevalence}",
             figures=PAIR_FIGURES,
             draw=partial(draw_pair, kind, positives, prevalence),
-            axes=axes,
+            positives=positives,
+            prevalence=prevalence,
             effective=effective,
             is_apart=kind == "identical" or "sink" in kind,
             slow=1 + positives // 200,
         )
+        yield cell
         if positives < 1_000 and prevalence == 0.5 and kind != "identical":
-            yield Cell(
+            yield replace(
+                cell,
                 part="pairs at ten looks",
-                name=f"{kind}, {positives} at {prevalence} each",
-                figures=PAIR_FIGURES,
+                name=f"{cell.name} each",
                 draw=partial(draw_looks, kind, positives, prevalence),
-                axes=axes,
+                effective={},
                 is_apart=True,
                 slow=8,
             )
@@ -149,12 +143,6 @@ def models(kind: str, rng: Rng, positives: int, prevalence: float) -> dict[str, 
     return {"labels": labels, "scores_a": a, "scores_b": b}
 
 
-def at_of(figure: str) -> tuple[str, dict[str, float]]:
-    """Return a figure's metric and its prevalence."""
-    name, _, at = figure.partition(" @ ")
-    return name, {"prevalence": float(at)} if at else {}
-
-
 def draw_pair(
     kind: str, positives: int, prevalence: float, rng: Rng, figures: Collection[str]
 ) -> dict[str, Found]:
@@ -172,7 +160,7 @@ def draw_pair(
                 for side in ("scores_a", "scores_b")
             )
             limits = textbook.of_totals(change.difference, a - b)
-        found[figure] = found_of(change, 0.0, limits)
+        found[figure] = found_of(change, limits)
     return found
 
 
@@ -184,51 +172,44 @@ def draw_looks(
     for _ in range(LOOKS):
         pair.add_cases(**models(kind, rng, positives, prevalence))
         for figure in figures:
-            name, at = at_of(figure)
-            change = found_of(
-                pair.compare(metric=name, **at, anytime=True), 0.0, textbook.UNDEFINED
-            )
-            before = found.get(figure)
-            if before is None or not (before.lower > 0 or before.upper < 0):
-                found[figure] = change
+            if figure not in found or not found[figure].is_missed:
+                name, at = at_of(figure)
+                found[figure] = found_of(pair.compare(metric=name, **at, anytime=True))
     return found
 
 
-STEPS = 24
 TRAFFIC = {
-    "constant": np.ones(STEPS),
-    "eight times as much at the end": np.geomspace(1, 8, STEPS),
-    "an eighth at the end": np.geomspace(8, 1, STEPS),
-    "by day and night": 4 + 3 * np.sin(np.arange(STEPS) * math.tau / 12),
+    "constant": ("constant", 1),
+    "eight times as much at the end": ("grows", 8),
+    "an eighth at the end": ("shrinks", 8),
+    "by day and night": ("cycle", 7),
 }
+"""Its name in falls.py, and the greatest step over the least."""
 
 
 def fall_cells() -> Iterator[Cell]:
-    """Yield a model that stays as it is, in steps of traffic."""
-    for (traffic, sizes), positives, prevalence in itertools.product(
+    """Yield a model that stays as it is, in a day of steps of traffic."""
+    for (name, (traffic, times)), positives, prevalence in itertools.product(
         TRAFFIC.items(), (5, 30), (0.1, 0.02)
     ):
+        scenario = falls.Scenario(
+            name, traffic, low=positives, high=times * positives, prevalence=prevalence
+        )
         yield Cell(
             part="falls",
-            name=f"{traffic}, {positives} positives at {prevalence} in the least step",
+            name=f"{name}, {positives} positives at {prevalence} in the least step",
             figures=AREAS,
-            draw=partial(draw_fall, sizes * positives, prevalence),
-            axes={"positives": positives, "prevalence": prevalence},
+            draw=partial(draw_fall, scenario),
+            positives=positives,
+            prevalence=prevalence,
             is_apart=True,
             slow=3,
         )
 
 
-def draw_fall(
-    positives: np.ndarray, prevalence: float, rng: Rng, figures: Collection[str]
-) -> dict[str, Found]:
+def draw_fall(scenario: falls.Scenario, rng: Rng, figures: Collection[str]) -> dict[str, Found]:
     """Return whether a constant model is said to have fallen."""
-    hour_us, windows, found = 3_600_000_000, [], {}
-    for place, mean in enumerate(positives):
-        labels = np.arange(rng.poisson(mean / prevalence)) < rng.poisson(mean)
-        step = Evaluator()
-        step.add_cases(labels=labels, scores=rng.normal(size=labels.size) + 1.5 * labels)
-        windows.append(Window(step._view(), place * hour_us, (place + 1) * hour_us))
+    windows, found = falls.series(rng, scenario), {}
     for name in figures:
         fall = find_fall(windows, name)
         difference = 0.0 if fall is None else fall.difference
@@ -249,7 +230,8 @@ def projection_cells() -> Iterator[Cell]:
             name=scenario.name,
             figures=figures,
             draw=partial(draw_projection, scenario),
-            axes={"positives": 350, "prevalence": truth_labels.PREVALENCE},
+            positives=350,
+            prevalence=truth_labels.PREVALENCE,
             effective=dict.fromkeys(figures, MIN_LABELS),
             slow=8,
         )

@@ -46,7 +46,8 @@ def cluster_cells() -> Iterator[Cell]:
                 name=f"{count} clusters, {name}" + (", larger score higher" if related else ""),
                 figures=FIGURES,
                 draw=partial(draw_clusters, name, count, related),
-                axes={"positives": count * MEAN_SIZE * PREVALENCE, "prevalence": PREVALENCE},
+                positives=count * MEAN_SIZE * PREVALENCE,
+                prevalence=PREVALENCE,
                 effective=dict.fromkeys(FIGURES, effective),
             )
 
@@ -138,8 +139,6 @@ MIN_PROBABILITIES = dict(zip(DESIGNS, (0.25, 0.1, 1 / 8, 1 / 50, 0.03, 0.1), str
 SIGMAS = (0.5, 1.0, 1.5)
 """Of the logarithms of weights that have nothing to do with the cases."""
 
-WEIGHTED = ("auc_roc", "average_precision", "recall", "precision", "expected_cost", "prevalence")
-
 
 def weight_cells() -> Iterator[Cell]:
     """Yield probabilities of labels and log-normal weights, by positives and prevalence."""
@@ -153,10 +152,11 @@ def weight_cells() -> Iterator[Cell]:
         yield Cell(
             part="weights",
             name=f"{name}, {positives} at {prevalence}",
-            figures=WEIGHTED,
+            figures=FIGURES,
             draw=partial(draw, positives, prevalence),
-            axes={"positives": positives, "prevalence": prevalence},
-            effective=dict.fromkeys(WEIGHTED, effective_of(name, positives, prevalence)),
+            positives=positives,
+            prevalence=prevalence,
+            effective=dict.fromkeys(FIGURES, effective_of(name, positives, prevalence)),
         )
 
 
@@ -241,7 +241,8 @@ def sample_cells() -> Iterator[Cell]:
             name=f"{size} of {PREDICTIONS} at {prevalence}",
             figures=AREAS,
             draw=partial(draw_sample, prevalence, size),
-            axes={"positives": PREDICTIONS * prevalence, "prevalence": prevalence},
+            positives=PREDICTIONS * prevalence,
+            prevalence=prevalence,
             effective=dict.fromkeys(AREAS, 0.0),
             slow=10,
         )

@@ -1,9 +1,9 @@
 """A map of where the library answers: coverage, width and refusals of every figure.
 
-A part of bench/truth.py. Each cell is simulated 1,000 times through the public interface, and
-4,000 times more, on other numbers, where fewer than 94.5 % of its nominal 95 % intervals held the
-true value. The textbook's interval is computed of the same samples. Results are a line for each
-cell and figure in a file, which the page and its picture are made from.
+A part of bench/truth.py. Each cell is simulated 1,000 times through the public interface; where
+fewer than 94.5 % of its nominal 95 % intervals hold the true value, it is measured on 4,000 other
+samples. The textbook's intervals are of the same samples. The file of results has a line for each
+figure of each cell; docs/evidence_map.py makes the page's tables and its picture from it.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import math
 import time
 import zlib
 from collections import defaultdict
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from map_areas import area_cells, calibration_cells, look_cells, rate_cells
+from map_cells import MAX_REFUSED, MAX_WIDTH, MIN_COVERAGE, Row
 from map_changes import difference_cells, fall_cells, pair_cells, projection_cells
 from map_designs import cluster_cells, sample_cells, weight_cells
-from scipy import stats
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -47,82 +47,6 @@ PARTS = (
 REPLICATES, TIMES_REPEATED = 1_000, 4
 DOUBTFUL = 0.945
 """A lower coverage is measured again."""
-MIN_COVERAGE = 0.93
-CERTAINTY = 0.999
-MAX_WIDTH, MIN_EFFECTIVE = 1.5, 100
-"""Times the needed width, where the scarcer class has as many effective cases."""
-MAX_REFUSED = 0.1
-TEXTBOOK = (0.93, 0.97)
-"""The coverage at which a textbook's method is said to work."""
-MIN_ANSWERED = 1 / 20
-"""Of the samples of a cell: fewer answers say nothing about coverage."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One figure of one cell.
-
-    Attributes
-    ----------
-    part, figure, cell : str
-    positives, prevalence, effective : float
-        The expected ones; `effective` cases of the scarcer class.
-    is_apart : bool
-        Whether no width is asked of it.
-    replicates : int
-    refused : float
-        The share of replicates without an interval.
-    coverage, error : float
-        Of the others, with its standard error.
-    width : float
-        The median width over the needed one, 2 x 1.96 standard deviations of the estimate.
-    textbook, textbook_width : float
-        The same of the textbook's method.
-    """
-
-    part: str
-    figure: str
-    cell: str
-    positives: float
-    prevalence: float
-    effective: float
-    is_apart: bool
-    replicates: int
-    refused: float
-    coverage: float
-    error: float
-    width: float
-    textbook: float
-    textbook_width: float
-
-    @property
-    def is_answered(self) -> bool:
-        """Whether enough samples have an interval to tell its coverage."""
-        return 1 - self.refused >= MIN_ANSWERED
-
-    @property
-    def upper_limit(self) -> float:
-        """Of the coverage, which is not above it with `CERTAINTY` (Clopper and Pearson)."""
-        answers = round(self.replicates * (1 - self.refused))
-        held = round(self.coverage * answers) if self.is_answered else answers
-        return (
-            1.0 if held == answers else float(stats.beta.ppf(CERTAINTY, held + 1, answers - held))
-        )
-
-    @property
-    def is_low(self) -> bool:
-        """Whether the coverage is below the target beyond doubt."""
-        return self.upper_limit < MIN_COVERAGE
-
-    @property
-    def is_wide(self) -> bool:
-        """Whether the intervals are too wide to be of use."""
-        return self.effective >= MIN_EFFECTIVE and not self.is_apart and self.width > MAX_WIDTH
-
-    @property
-    def textbook_works(self) -> bool:
-        """Whether the textbook's method covers what it says."""
-        return TEXTBOOK[0] <= self.textbook <= TEXTBOOK[1]
 
 
 def row_of(cell: Cell, figure: str, found: list[Found]) -> Row:
@@ -138,9 +62,9 @@ def row_of(cell: Cell, figure: str, found: list[Found]) -> Row:
         part=cell.part,
         figure=figure,
         cell=cell.name,
-        positives=cell.axes["positives"],
-        prevalence=cell.axes["prevalence"],
-        effective=round(cell.effective.get(figure, cell.axes["positives"]), 1),
+        positives=cell.positives,
+        prevalence=cell.prevalence,
+        effective=round(cell.effective.get(figure, cell.positives), 1),
         is_apart=cell.is_apart,
         replicates=len(found),
         refused=refused,
@@ -185,7 +109,7 @@ def rows_of(cell: Cell, figures: Iterable[str], seed: list[int], replicates: int
 
 
 def cells_of(only: str) -> Iterator[Cell]:
-    """Yield the cells whose part, name or figures have a text in them."""
+    """Yield the cells of which `part: name` has a text in it."""
     for cell in chain.from_iterable(part() for part in PARTS):
         if only in f"{cell.part}: {cell.name}":
             yield cell
@@ -224,8 +148,7 @@ def print_map(seed: int, only: str, path: Path, *, replicates: int, resume: bool
             writer.writerow({name: shown(value) for name, value in asdict(row).items()})
             file.flush()
     print(f"seed {seed}, {time.perf_counter() - begin:.0f} s\n")
-    print("\n".join(table(rows)))
-    print("\n".join(findings(rows)))
+    print("\n".join([*table(rows), "", *findings(rows)]))
 
 
 def shown(value: object) -> object:
@@ -255,8 +178,9 @@ def table(rows: list[Row]) -> list[str]:
         name, _, at = row.figure.partition(" @ ")
         kinds[row.part, name + (" at another prevalence" if at else "")].append(row)
     lines = ["| " + " | ".join(HEADINGS) + " |", "|---|---|" + "---:|" * (len(HEADINGS) - 2)]
-    for (part, name), found in kinds.items():
-        lines.append("| " + " | ".join([part, name, *line_of(found)]) + " |")
+    for part, name in sorted(kinds):
+        columns = [part, name, *line_of(kinds[part, name])]
+        lines.append("| " + " | ".join(columns) + " |")
     return lines
 
 
@@ -264,7 +188,7 @@ def line_of(rows: list[Row]) -> list[str]:
     """Return the columns of one figure's cells."""
     answered = [row for row in rows if row.is_answered]
     least = min(answered, key=lambda row: row.coverage, default=None)
-    asked = [r for r in answered if r.effective >= MIN_EFFECTIVE and not r.is_apart]
+    asked = [row for row in answered if row.is_asked]
     textbook = [row for row in rows if not math.isnan(row.textbook)]
     works = [row for row in textbook if row.textbook_works]
     return [
@@ -281,18 +205,36 @@ def line_of(rows: list[Row]) -> list[str]:
 
 
 def findings(rows: list[Row]) -> list[str]:
-    """Return a line for each cell that misses a target."""
-    lines = []
-    for row in sorted(rows, key=lambda row: row.coverage):
+    """Return what misses a target: a sentence, and a line of Markdown for each cell."""
+    asked, works = [row for row in rows if row.is_asked], [r for r in rows if r.textbook_works]
+    refused: dict[str, list[float]] = defaultdict(list)
+    for row in works:
+        refused[f"{row.figure}, {row.part}"].append(row.refused)
+    most = {name: float(np.mean(each)) for name, each in refused.items()}
+    often = [f"{name} ({share:.0%})" for name, share in most.items() if share > MAX_REFUSED]
+    told = (
+        f"{sum(row.is_low for row in rows)} of {len(rows):,} figures cover less than "
+        f"{MIN_COVERAGE} beyond doubt. {sum(row.is_wide for row in rows)} of {len(asked)} are more "
+        f"than {MAX_WIDTH} times as wide as needed. Where the textbook's method works, in "
+        f"{len(works)}, {np.mean([row.refused for row in works] or [0]):.1%} of the samples are "
+        f"refused; more than {MAX_REFUSED:.0%} of {', '.join(often) or 'none'}."
+    )
+    lines = [
+        told,
+        "",
+        "| figure | cell | misses | coverage | textbook covers |",
+        "|---|---|---|---:|---:|",
+    ]
+    for row in sorted(rows, key=lambda row: (row.part, row.figure, row.cell)):
+        coverage = f"{row.coverage:.3f} ± {row.error:.3f}" if row.is_answered else "-"
+        textbook = "-" if math.isnan(row.textbook) else f"{row.textbook:.3f}"
         kinds = {
-            "LOW": row.is_low,
-            "WIDE": row.is_wide,
-            "REFUSED": row.textbook_works and row.refused > 1 / 2,
+            "coverage": row.is_low,
+            f"width {row.width:.2f}": row.is_wide,
+            f"refused {row.refused:.0%}": row.textbook_works and row.refused > MAX_REFUSED,
         }
         lines += [
-            f"{kind}: {row.figure} | {row.part}: {row.cell} | nominal 0.95, found "
-            f"{row.coverage:.3f} +- {row.error:.3f}, width {row.width:.2f} of the needed, refused "
-            f"{row.refused:.0%}; textbook {row.textbook:.3f}, {row.textbook_width:.2f}"
+            f"| {row.figure}, {row.part} | {row.cell} | {kind} | {coverage} | {textbook} |"
             for kind, is_so in kinds.items()
             if is_so
         ]

@@ -15,14 +15,15 @@ import numpy as np
 from pictures import BLUE, GREY, IMAGES, ORANGE, RED, STYLE
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
-from truth_map import MAX_WIDTH, MIN_COVERAGE, MIN_EFFECTIVE, findings, read_rows, table
+from map_cells import MAX_WIDTH, MIN_COVERAGE, MIN_EFFECTIVE
+from truth_map import findings, read_rows, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from map_cells import Row
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from truth_map import Row
 
 PANELS: dict[str, Callable[[Row], bool]] = {
     "AUC-ROC": lambda row: row.part == "areas" and row.figure == "auc_roc",
@@ -86,7 +87,7 @@ def main() -> None:
     mpl.use("agg")
     with mpl.rc_context(STYLE):
         draw(rows).savefig(IMAGES / "evidence-map.png", dpi=80, metadata={"Software": None})
-    print("\n".join([*table(rows), *findings(rows)]))
+    print("\n".join([*table(rows), "", *findings(rows)]))
 
 
 if __name__ == "__main__":
