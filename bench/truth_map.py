@@ -217,7 +217,7 @@ def findings(rows: list[Row]) -> list[str]:
         f"{MIN_COVERAGE} beyond doubt. {sum(row.is_wide for row in rows)} of {len(asked)} are more "
         f"than {MAX_WIDTH} times as wide as needed. Where the textbook's method works, in "
         f"{len(works)}, {np.mean([row.refused for row in works] or [0]):.1%} of the samples are "
-        f"refused; more than {MAX_REFUSED:.0%} of {', '.join(often) or 'none'}."
+        f"refused; above {MAX_REFUSED:.0%} for {', '.join(often) or 'none'}."
     )
     lines = [
         told,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PANELS: dict[str, Callable[[Row], bool]] = {
     "AUC-ROC": lambda row: row.part == "areas" and row.figure == "auc_roc",
     "AP, AUC-PR": lambda row: row.part == "areas" and row.figure in {"average_precision", "auc_pr"},
-    "AUC-PR, other prevalence": lambda row: row.part == "areas" and "@" in row.figure,
+    "AUC-PR, rescaled": lambda row: row.part == "areas" and "@" in row.figure,
     "rates, costs, calibration": lambda row: row.part in {"rates", "calibration"},
     "clusters": lambda row: row.part == "clusters",
     "weights": lambda row: row.part in {"weights", "samples"},
@@ -53,11 +53,12 @@ def draw(rows: list[Row]) -> Figure:
 
 
 def draw_coverage(axes: Axes, title: str, rows: list[Row]) -> None:
-    """Draw coverage with two standard errors; refused cells at the bottom."""
+    """Draw coverage with two standard errors; a cross where most samples are refused."""
     for row in rows:
         colour = RED if row.is_low else BLUE
         if row.refused > 1 / 2:
             axes.plot(row.effective, LOWEST, "x", color=GREY, ms=4, mew=0.8)
+        if not row.is_answered:
             continue
         y = max(row.coverage, LOWEST + 0.005)
         if not np.isnan(row.textbook):
@@ -73,7 +74,7 @@ def draw_coverage(axes: Axes, title: str, rows: list[Row]) -> None:
 def draw_width(axes: Axes, rows: list[Row]) -> None:
     """Draw the median width over the needed one; what is apart in grey."""
     for row in rows:
-        if row.refused <= 1 / 2:
+        if row.is_answered:
             colour = GREY if row.is_apart else RED if row.is_wide else BLUE
             axes.plot(row.effective, min(row.width, WIDEST), "o", ms=2.5, color=colour)
     axes.axhline(MAX_WIDTH, color=GREY, lw=1, ls=":")
