@@ -595,7 +595,9 @@ class GetPairComparisonResponse(_message.Message):
     def comparison(self) -> Global___PairComparison: ...
     @_builtins.property
     def segments(self) -> _containers.RepeatedCompositeFieldContainer[Global___PairComparison]:
-        """That of each value of `by_segment`, the most shared ids first, at most 100."""
+        """One comparison for each value of `by_segment`, the most shared ids first, at most 100; a
+        warning of `comparison` says how many values are left out.
+        """
 
     def __init__(
         self,

@@ -207,6 +207,24 @@ def test_disagreements_at_the_declared_thresholds(wire: Wire, pair: tuple[str, s
     assert not found.is_approximate
 
 
+def test_values_of_a_segment_that_are_left_out_are_told(wire: Wire, pair: tuple[str, str]) -> None:
+    """An answer compares 100 values at most, and says how many others there are."""
+    for size in (100, 103):
+        column = ingest_pb2.SegmentColumn(
+            key="country", values=[f"{number:03}" for number in range(size)], codes=range(size)
+        )
+        ids = [f"{size}-{number}".encode() for number in range(size)]
+        for side in pair:
+            rows = ingest_pb2.Predictions(ids=ids, scores=[0.5] * size, segments=[column])
+            revision = put(wire, side, predictions=rows)
+        answer = asked(wire, pair, revision, by_segment="country")
+        assert len(answer.segments) == 100
+        assert len(answer.comparison.compared.warnings) == (size > 100)
+    [told] = answer.comparison.compared.warnings
+    assert told.startswith("100 of 101 values of country are compared")  # one is of all others
+    assert "--segment country=VALUE" in told
+
+
 def test_each_segment_is_compared(wire: Wire, pair: tuple[str, str]) -> None:
     """By segment, one at a time and all together; of the first prediction."""
     cases, (a, b) = Cases(5), pair

@@ -59,6 +59,12 @@ def pair_comparison(
         parts = [window.of_segment(segment) for segment in names]
         parts = sorted((part for part in parts if any(part.seen())), key=lambda p: -p.seen()[2])
         response.segments.extend(_message(part, question) for part in parts[:MAX_SEGMENTS])
+        if len(parts) > MAX_SEGMENTS:
+            response.comparison.compared.warnings.append(
+                f"{MAX_SEGMENTS} of {len(parts):,} values of {question.by_segment} are compared, "
+                "the ones with the most shared ids: ask for another one by selection.segment "
+                f"(--segment {question.by_segment}=VALUE)"
+            )
     return response
 
 
