@@ -14,7 +14,7 @@ from streameval._common.extras import needs_extra
 from streameval._evaluator import Evaluator
 from streameval._metric_registry import HEADLINE
 from streameval._uncertainty.intervals import check_prevalence
-from streameval.cli._output import print_json, print_ranking, print_snapshot, progress_bar
+from streameval.cli._output import print_json, print_ranking, print_snapshot, progress_bar, say
 from streameval.cli._rows import read_rows
 
 if TYPE_CHECKING:
@@ -45,10 +45,13 @@ def evaluate(
     if plot is not None:
         draw(evaluator, plot, name=file.stem)
     snapshot = evaluator.snapshot()
+    found = snapshot.to_dict()
     if as_json:
-        print_json(snapshot.to_dict())
+        print_json(found)
     else:
         print_snapshot(snapshot, heading=str(file))
+        for warning in found["warnings"]:
+            say(f"note: {warning}")
 
 
 def draw(evaluator: Evaluator, path: Path, *, name: str) -> None:
@@ -102,6 +105,10 @@ def evaluate_by(
     ranking = rank_groups(
         evaluators, keys=layout.by, metric=metric, level=0.95, prevalence="common"
     )
+    # Of the group whose unseen case weighs most.
+    unbounded = [each.value for each in ranking if each.value.weight_warning is not None]
+    heaviest = max(unbounded, key=lambda value: value.assumed_weight, default=None)
+    warnings = [] if heaviest is None else [heaviest.weight_warning]
     if as_json:
         print_json(
             {
@@ -112,10 +119,13 @@ def evaluate_by(
                     {name: _plain(value) for name, value in row.items()}
                     for row in ranking.to_rows()
                 ],
+                "warnings": warnings,
             }
         )
     else:
         print_ranking(ranking, heading=str(file))
+        for warning in warnings:
+            say(f"note: {warning}")
 
 
 def _plain(value: Any) -> Any:

@@ -70,6 +70,9 @@ def test_the_table_says_what_cases_weigh(cases: pd.DataFrame, tmp_path: Path) ->
         f"weights of {positives.sum():,g} positive and {negatives.sum():,g} negative; "
         f"as many as {effective[0]:.0f} and {effective[1]:.0f} of equal weight"
     ) in result.stdout
+    assert "note: no least label probability bounds the weights" in result.stdout
+    declared = run("evaluate", file, "--weight", "w", "--min-label-probability", 0.25)
+    assert "no least label probability" not in declared.stdout
     assert "weights" not in run("evaluate", file).stdout
     cases[:60].assign(w=1.0).assign(w=lambda rows: rows.w.where(rows.index > 0, 99)).to_csv(
         file, index=False
@@ -83,7 +86,11 @@ def test_evaluate_by_weighs_each_group(cases: pd.DataFrame, tmp_path: Path) -> N
     options = ("--by", "country", "--metric", "auc_roc", "--weight", "w", "--json")
     result = run("evaluate", file, *options)
     assert result.exit_code == 0, result.output
-    found = {row["country"]: row["auc_roc"] for row in json.loads(result.stdout)["groups"]}
+    answer = json.loads(result.stdout)
+    (warning,) = answer["warnings"]
+    assert warning.startswith("no least label probability bounds the weights")
+    assert f"note: {warning}" in run("evaluate", file, *options[:-1]).stdout
+    found = {row["country"]: row["auc_roc"] for row in answer["groups"]}
     for country, rows in cases.groupby("country"):
         wanted = roc_auc_score(rows.label, rows.score, sample_weight=rows.w)
         assert found[country] == pytest.approx(wanted, abs=1e-12)
