@@ -16,7 +16,7 @@ from streameval_server._queries.reliability import parse_reliability_request, re
 
 from .conftest import HOUR, NOW, Event, View, answers_of, counted, invalid_field, refused
 from .test_comparison import selection
-from .test_operating_point import share_limits
+from .test_operating_point import limit_errors, share_limits
 
 SCALE = StreamSettings(segment_keys=("country", "device"), scale="probability", resolution=53)
 
@@ -60,8 +60,13 @@ def test_the_table_is_that_of_counting(bins: int) -> None:
         mean = sum(Fraction(event.score) for event in held) / len(held)
         assert each.mean_score == pytest.approx(float(mean), rel=1e-14)
         assert each.observed_rate == pytest.approx(positives / len(held), rel=1e-15)
-        limits = (each.interval.lower, each.interval.upper)
-        assert limits == pytest.approx(share_limits(positives, len(held)), abs=0.012 / len(held))
+        for limit, expected, error in zip(
+            (each.interval.lower, each.interval.upper),
+            share_limits(positives, len(held)),
+            limit_errors(positives, len(held)),
+            strict=True,
+        ):
+            assert limit == pytest.approx(expected, abs=error)
     assert found.expected_positives == pytest.approx(sum(event.score for event in events))
     assert found.observed_positives == sum(event.positive for event in events)
 
