@@ -248,10 +248,9 @@ def allocate_labels(
     Raises
     ------
     InvalidInputError
-        When no prediction waits, the size is not from 1 to as many as wait or less than the
-        declared `min_label_probability` takes, the metric has
-        no gradient, the labelled cases have clusters, which take no weights, or another
-        value is invalid.
+        When no prediction waits, the size is not from 1 to as many as wait, the declared
+        `min_label_probability` takes a larger size, the metric has no gradient, the labelled
+        cases have clusters, which take no weights, or another value is invalid.
     TypeError
         When the method of that name takes no such argument.
 

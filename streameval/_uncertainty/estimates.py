@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from streameval._metric_registry import BY_NAME
 from streameval._uncertainty.limits import Figure, Limits
-from streameval._uncertainty.sampling_variance import SamplingError, sampling_error
+from streameval._uncertainty.sampling_variance import sampling_error
 from streameval._uncertainty.unseen_cases import with_mean_step
 
 if TYPE_CHECKING:
@@ -36,25 +36,14 @@ def figure_of(
         value = value_of(groups, name, prevalence)
     if min(P, N) < 2:
         return Figure(value, math.nan, P, N)
-    error, estimator = _error_of(groups, name, prevalence), estimator_of(name)
+    estimator = estimator_of(name)
+    counted = estimator.counted(groups)
+    influence = estimator.influence(counted, prevalence)
+    error = sampling_error(influence, counted, fixed_prevalence=prevalence is not None)
     if estimator.derivatives is None:
         return Figure(value, error.variance, P, N)
     figure = Figure(value, error.variance, P, N, error.freedom)
     return with_mean_step(figure, groups, estimator, prevalence)
-
-
-def variance_of(groups: Groups, name: str, prevalence: float | None) -> float:
-    """Return an area's variance, nan without two of each class. O(G)."""
-    if min(groups.P, groups.N) < 2:
-        return math.nan
-    return _error_of(groups, name, prevalence).variance
-
-
-def _error_of(groups: Groups, name: str, prevalence: float | None) -> SamplingError:
-    estimator = estimator_of(name)
-    counted = estimator.counted(groups)
-    influence = estimator.influence(counted, prevalence)
-    return sampling_error(influence, counted, fixed_prevalence=prevalence is not None)
 
 
 def value_of(groups: Groups, name: str, prevalence: float | None) -> float:

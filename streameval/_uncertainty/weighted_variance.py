@@ -61,10 +61,14 @@ class ClassSums(NamedTuple):
         """The three sums over all cells."""
         return float(self.cases.sum()), float(self.units.sum()), float(self.squares.sum())
 
-    def parts(self, derivative: FloatArray) -> FloatArray:
-        """Return what each cell adds to a metric's variance."""
-        parts: FloatArray = self.squares * derivative**2 * _unbiased(self.effective)
-        return parts
+    @property
+    def mean_weight(self) -> float:
+        """What a case weighs on average, in units; 0 of none."""
+        return float(self.units.sum()) / (float(self.cases.sum()) or 1.0)
+
+    def variance(self, derivative: FloatArray) -> float:
+        """Return what the class adds to a metric's variance."""
+        return float((self.squares * derivative**2 * _unbiased(self.effective)).sum())
 
     def moving(self, derivative: FloatArray) -> float:
         """Return the effective number of cases by how far each moves a metric."""
@@ -75,13 +79,12 @@ class ClassSums(NamedTuple):
         """Return the mean weight, in units, of the cases that move a metric, by how far."""
         moved = float((self.units * derivative**2).sum())
         if not moved:
-            return float(self.units.sum()) / (float(self.cases.sum()) or 1.0)
+            return self.mean_weight
         return float((self.squares * derivative**2).sum()) / moved
 
     def equal_variance(self, derivative: FloatArray) -> float:
-        """Return the variance that all cells would add if all cases had their mean weight."""
-        mean = float(self.units.sum()) / (float(self.cases.sum()) or 1.0)
-        return mean * dot(self.units, derivative**2) * _unbiased(self.effective)
+        """Return what the class would add if all cases had their mean weight."""
+        return self.mean_weight * dot(self.units, derivative**2) * _unbiased(self.effective)
 
 
 _ROC_SHARE = 0.7
@@ -121,7 +124,7 @@ def weighted_figure(
         return Figure(estimate, math.nan, P, N)
     gradient = metric.gradient(cells, **arguments)
     sides = ((positives, gradient.positive), (negatives, gradient.negative))
-    spreads = [float(side.parts(moves).sum()) for side, moves in sides]
+    spreads = [side.variance(moves) for side, moves in sides]
     equal = sum(side.equal_variance(moves) for side, moves in sides)
     of_positive, of_negative = (side.moving_weight(moves) for side, moves in sides)
     # A design lets scores decide, and what decides an area among the negatives are high scores.

@@ -12,7 +12,7 @@ from streameval._metrics.pr_areas import negatives_factor
 from streameval._uncertainty.cell_limits import CellLimits
 from streameval._uncertainty.cell_orders import hides_order
 from streameval._uncertainty.cell_variance import greatest_error
-from streameval._uncertainty.estimates import estimator_of, variance_of
+from streameval._uncertainty.estimates import estimator_of, figure_of
 
 AREAS = pytest.mark.parametrize("name", ["auc_pr", "average_precision"])
 PREVALENCES = pytest.mark.parametrize("prevalence", [None, 0.02, 0.7])
@@ -69,7 +69,7 @@ def test_no_order_of_a_small_example_exceeds_it(name, prevalence, cells, misses)
         for k, (labels, ranks) in enumerate(zip(cells, orders, strict=True)):
             ev.add_cases(labels=labels, scores=[2.0**-k * (1 + rank / 16) for rank in ranks])
         ev.add_misses(misses)
-        seen.add(variance_of(ev._view().groups, name, prevalence))
+        seen.add(figure_of(ev._view().groups, name, prevalence).variance)
     assert max(seen) <= limit
     assert len(seen) > 1
 
@@ -89,7 +89,7 @@ def test_no_sample_exceeds_it(name, prevalence):
         for ev in (exact, coarse):
             ev.add_cases(labels=labels, scores=scores)
             ev.add_misses(3)
-        variance = variance_of(exact._view().groups, name, prevalence)
+        variance = figure_of(exact._view().groups, name, prevalence).variance
         assert variance <= greatest(coarse, name, prevalence) * (1 + 1e-12)
 
 
@@ -103,7 +103,7 @@ def test_it_is_the_variance_where_nothing_is_hidden(name, prevalence):
     exact, fine = Evaluator(), Evaluator(resolution=30)
     for ev in (exact, fine):
         ev.add_cases(labels=labels, scores=scores)
-    variance = variance_of(exact._view().groups, name, prevalence)
+    variance = figure_of(exact._view().groups, name, prevalence).variance
     assert variance <= greatest(fine, name, prevalence) <= 1.01 * variance
     groups = estimator_of(name).counted(exact._view().groups)
     ties = np.zeros(groups.p.size, dtype=np.bool_)
