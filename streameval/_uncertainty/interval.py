@@ -118,7 +118,7 @@ class Interval(Result):
             f"no least label probability bounds the weights, so an unseen case is taken to weigh "
             f"{self.assumed_weight:.4g}, twice the largest weight seen: where the weights are of "
             "label probabilities, declare the least that the design gives "
-            "(min_label_probability=0.05)"
+            "(min_label_probability=0.05, or --min-label-probability 0.05)"
         )
 
     @property

@@ -103,7 +103,7 @@ export function pValue(value) {
 export function rocWords(found) {
   if (found?.difference.value === undefined) return "";
   const { lower, upper } = found.difference.interval;
-  const limits = lower === undefined ? "" : ` (${signed(lower)} to ${signed(upper)}, p = ${pValue(found.pValue)})`;
+  const limits = lower === undefined ? "" : ` (${signed(lower)} to ${signed(upper)}, p ${found.pValue < 0.001 ? "" : "= "}${pValue(found.pValue)})`;
   return `AUC-ROC, at any prevalence: ${figure(found.a.value)} against ${figure(found.b.value)}, ${signed(found.difference.value)}${limits}.`;
 }
 
