@@ -3,9 +3,9 @@
 AUC-ROC inverts a score test: the limits are the t that solve
 |est - t| = q sqrt(r V(t)), where V is Newcombe's method 5 (Newcombe 2006,
 Statistics in Medicine 25:559) and r scales it to the observed variance.
-Intervals of areas in precision-recall space are symmetric on the logit scale, but
-their limit towards 1/2 is never beyond Wilson's limit of a share with as many
-positives (Wilson 1927). Both use Student's t. A proportion has Wilson's interval. All
+Intervals of areas in precision-recall space are symmetric on the logit scale (Boyd,
+Eng and Page 2013), but their limit towards 1/2 is never beyond Wilson's limit of a share
+with as many positives (Wilson 1927). Both use Student's t. A proportion has Wilson's interval. All
 stay inside [0, 1] and have a width at a figure of 0 or 1, where plug-in variances are 0.
 
 Near 1 the variance depends on the few cases that were ranked wrongly, and is too
