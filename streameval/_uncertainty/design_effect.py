@@ -237,7 +237,7 @@ class DesignEffect:
         )
 
     def _unseen(self, figure: Figure) -> tuple[float, float]:
-        """Return the steps of an unseen cluster of negatives; each further one takes less."""
+        """Return the steps of an unseen cluster of negatives; each further case takes less."""
         cases = self.value * self._cluster_cases()[1]
         P = max(figure.positives, 1.0)
         growth = cases * math.log1p(P / cases) / math.log1p(P)
@@ -247,8 +247,8 @@ class DesignEffect:
     def _cluster_cases(self) -> tuple[float, float]:
         """Return as how many effective cases an unseen cluster of each class counts, 1 or more.
 
-        Its cases are neither all alike nor independent. So it is taken as the geometric mean of
-        as many as it has and of the D that cases of the metric count as: of D effective ones.
+        D cases count as one effective case. The m cases of a cluster are neither all alike nor
+        independent, so the cluster is taken as sqrt(m D) cases: sqrt(m/D) effective ones.
         """
         of_positives, of_negatives = (math.sqrt(max(1.0, m / self.value)) for m in self.sizes)
         return of_positives, of_negatives

@@ -1,10 +1,10 @@
 """The greatest weight of a case that a sample of weighted cases may not have.
 
 A design that labels each case with a probability of at least p gives no case a weight of more
-than 1/p, and where p is declared that is the bound: nothing in the sample can tell it. Weights
-without a design have none, so the bound is taken as twice the largest weight seen, and as half
-an unseen case in place of one. Then a single case may not have most of the sum of squared
-weights: the variance would be an estimate from one case, and there are no limits.
+than 1/p. Where p is declared that is the bound: nothing in the sample can tell it. Other weights
+have no bound, so half an unseen case of twice the largest weight seen is allowed for. Where a
+single case has more than `MAX_SHARE` of the sum of squared weights, the variance would be an
+estimate from this case, and there are no limits.
 """
 
 from __future__ import annotations

@@ -127,7 +127,8 @@ def weighted_figure(
     spreads = [side.variance(moves) for side, moves in sides]
     equal = sum(side.equal_variance(moves) for side, moves in sides)
     of_positive, of_negative = (side.moving_weight(moves) for side, moves in sides)
-    # A design lets scores decide, and what decides an area among the negatives are high scores.
+    # Where a design goes by scores, an unseen negative weighs what negatives do at high scores:
+    # these move an area.
     weights = (max(of_positive, unseen.cases * unseen.units), of_negative)
     fall = _fall(view.groups, metric.estimator, prevalence, weights)
     return Figure(
