@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -145,7 +145,7 @@ def subject(request: pytest.FixtureRequest, clustered: Stream) -> Subject:
 
 def content(evaluator: Evaluator) -> bytes:
     """Return the bytes of an evaluator without the cap on cells, which a server's has."""
-    return Evaluator._of(replace(evaluator._view(), max_cells=None)).to_bytes()
+    return Evaluator._of(evaluator._view().redeclared(max_cells=None)).to_bytes()
 
 
 def same(found: Interval, wanted: Interval) -> None:

@@ -85,8 +85,15 @@ class PairSettings:
     min_label_probability: float | None = None
 
     def to_fields(self) -> dict[str, Any]:
-        """Return all settings by name, as checkpoints keep them."""
-        return asdict(self)
+        """Return all settings by name, as checkpoints keep them.
+
+        A least label probability is kept where one is declared, so that the bytes of other
+        pairs are those of the golden log.
+        """
+        fields = asdict(self)
+        if self.min_label_probability is None:
+            del fields["min_label_probability"]
+        return fields
 
     @classmethod
     def of_fields(cls, fields: Mapping[str, Any]) -> Self:

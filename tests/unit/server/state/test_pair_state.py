@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import count
 
 import numpy as np
@@ -20,7 +21,12 @@ from streameval_server._core.entries import Entry
 from streameval_server._log.checkpoint import LazyParts
 from streameval_server._log.rows import Kind
 from streameval_server._model.errors import CorruptLogError, RequestError
-from streameval_server._model.pair_settings import PairCreation, PairDeletion, pair_key
+from streameval_server._model.pair_settings import (
+    PairCreation,
+    PairDeletion,
+    PairSettings,
+    pair_key,
+)
 from streameval_server._model.row_kinds import LabelRows, PredictionRows, RetractionRows
 from streameval_server._model.stream_settings import SettingsUpdate, StreamSettings
 from streameval_server._state.pairs import pair_panes
@@ -407,6 +413,7 @@ def test_ids_above_the_cap_expire_early_and_memory_is_counted() -> None:
         ({"max_cells": 3}, "max_cells must be from 16"),
         ({"prevalence": 1.0}, "between 0 and 1"),
         ({"cluster_groups": 8}, "leave it out"),
+        ({"min_label_probability": 0.1}, "leave it out"),
     ],
 )
 def test_settings_that_no_pair_has_are_refused(given: dict, text: str) -> None:
@@ -414,6 +421,22 @@ def test_settings_that_no_pair_has_are_refused(given: dict, text: str) -> None:
     creation = PairCreation("next", "a", "b", pair_pb2.PairSettings(**given))
     with pytest.raises(RequestError, match=text):
         creation.check(Limits())
+
+
+def test_a_declared_probability_moves_with_a_pair() -> None:
+    """To a server that refuses one which no stream may declare."""
+    a, b = (replace(SETTINGS, min_label_probability=least) for least in (0.2, 0.05))
+    creation = PairCreation("next", "a", "b", pair_pb2.PairSettings())
+    settings = creation.resolved(a, b)
+    assert settings.min_label_probability == 0.05
+    assert creation.resolved(a, SETTINGS).min_label_probability is None
+    fields = settings.to_fields()
+    assert PairSettings.of_fields(fields) == settings
+    settings.check_exported(Limits())
+    for wrong in (1.5, 0.0, "0.1"):
+        moved = PairSettings.of_fields(fields | {"min_label_probability": wrong})
+        with pytest.raises(ValueError, match="min_label_probability must be from 2"):
+            moved.check_exported(Limits())
 
 
 @pytest.mark.parametrize("groups", [0, 4])
