@@ -45,7 +45,8 @@ class Interval(Result):
         Why there are no limits although there are cases enough.
     least_effect : float
         Of a window of panes without clusters: what the design effect is at least, 1 or
-        more; nan elsewhere. The limits do not allow for it.
+        more; nan elsewhere, and where one of the panes has changed since the window was taken:
+        take the window again. The limits do not allow for it.
     assumed_weight : float
         Of weighted cases without a declared least label probability: what the limits take an
         unseen case to weigh, twice the largest weight seen; nan elsewhere.

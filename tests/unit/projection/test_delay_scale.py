@@ -82,7 +82,7 @@ def test_the_score_of_unchanged_delays_has_its_deviation() -> None:
 
 @pytest.mark.parametrize("slower", [2.0, 0.5])
 def test_the_scale_of_changed_delays_is_found(slower: float) -> None:
-    """With many labels the octaves are those of the change, in both directions."""
+    """With many labels the score says by how many octaves delays grew or shrank."""
     found = [
         scale_of(draw(seed, per_day=3000, slower=slower, days_of_positive=1.0).projection, 1)
         for seed in range(3)

@@ -30,7 +30,7 @@ export class SegmentTrends {
     this.trends = [];
   }
 
-  /** Load the steps of the first segments of a ranking; return those that fell, by name: {since, by, range, warnings}. */
+  /** Load and draw the first segments of a ranking; map the name of each that fell to its {since, by, range, warnings}. */
   async load(reader, snapshot, ranked, wholeRows) {
     const [start, end] = await reader.span(snapshot);
     const first = wholeRows.length ? wholeRows[0].start : start;
