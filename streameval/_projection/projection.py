@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from streameval._projection.label_history import LabelHistory
     from streameval._uncertainty.interval import Interval
 
-ASSUMPTION: Final = "labelling depends on score band, class and age only"
+ASSUMPTION: Final = (
+    "labelling depends on score band, class and age only, not on when a batch of labels comes"
+)
 UNTOLD_SCALE: Final = (
     "; too few labels are there to tell whether they now take half or double the time, so the "
     "intervals allow for both"

@@ -329,4 +329,5 @@ def test_an_answer_is_readable() -> None:
     assert "projected 0." in text
     assert "whatever the missing labels" in text
     assert "assumed: labelling depends on score band, class and age only" in text
+    assert "not on when a batch of labels comes" in text
     assert "backtest of " in text
