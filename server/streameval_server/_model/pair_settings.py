@@ -87,8 +87,8 @@ class PairSettings:
     def to_fields(self) -> dict[str, Any]:
         """Return all settings by name, as checkpoints keep them.
 
-        A least label probability is kept where one is declared, so that the bytes of other
-        pairs are those of the golden log.
+        A least label probability is kept where one is declared: pairs without one have the
+        same bytes as in the golden log.
         """
         fields = asdict(self)
         if self.min_label_probability is None:
