@@ -9,6 +9,7 @@ The layers, from the caller inwards; each imports only those below it:
 - `functional`: metrics of columns in one call. `_row_codec`: rows as messages.
 - `_joining`: predictions and labels by id. `_sampling`: which of them to label next.
   `_projection`: what a window will read once its labels are in.
+- `_verdict`: what changed, since when, because of whom, and how sure that is.
 - `_drift`: alarms with a stated rate. `_time`: panes, windows, coverage.
 - `_breakdown`: figures of groups of cases and of classes.
 - `_evaluator_queries`: all facets of queries combined.
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from streameval._time.windowed import WindowedEvaluator
     from streameval._uncertainty.compare import Comparison, compare, holm
     from streameval._uncertainty.interval import Interval
+    from streameval._verdict.verdict import Verdict, VerdictFigure
 
 
 __version__ = "0.1.0"
@@ -109,6 +111,8 @@ __all__ = [
     "ScoreBand",
     "Snapshot",
     "StreamEvalError",
+    "Verdict",
+    "VerdictFigure",
     "WeightTotals",
     "Window",
     "WindowedEvaluator",
@@ -169,6 +173,7 @@ _EXPORTS = {
     "streameval._time.windowed": ["WindowedEvaluator"],
     "streameval._uncertainty.compare": ["Comparison", "compare", "holm"],
     "streameval._uncertainty.interval": ["Interval"],
+    "streameval._verdict.verdict": ["Verdict", "VerdictFigure"],
 }
 """Each module, and the public names whose first use imports it."""
 

@@ -59,6 +59,7 @@ ORDER = (
     "streameval._time",
     "streameval._drift",
     "streameval._projection",
+    "streameval._verdict",
     "streameval._sampling",
     "streameval._joining",
     "streameval._row_codec",

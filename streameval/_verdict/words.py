@@ -1,0 +1,221 @@
+"""The sentence of a verdict: what a person reads first."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from streameval._metric_registry import BY_NAME
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from streameval._uncertainty.interval import Interval
+    from streameval._verdict.verdict import Moved, Since, Verdict, VerdictFigure
+
+_NAMED_SEGMENTS: Final = 3
+_MONTHS: Final = [
+    "Jan",
+    "Feb",
+    "Mar",
+    "Apr",
+    "May",
+    "Jun",
+    "Jul",
+    "Aug",
+    "Sep",
+    "Oct",
+    "Nov",
+    "Dec",
+]
+_NOUNS: Final = {
+    "prevalence": "prevalence",
+    "scores": "the distribution of scores",
+    "labelled_share": "the labelled share",
+}
+
+
+def sentence_of(
+    verdict: Verdict, *, labelled: float = math.nan, projected: Interval | None = None
+) -> str:
+    """Return the sentence of a verdict, from its other fields. O(1).
+
+    Parameters
+    ----------
+    verdict : Verdict
+    labelled : float
+        Of one that is immature: the share of labels that are in.
+    projected : Interval, optional
+        Of one that is immature: what the headline is projected to be.
+
+    Examples
+    --------
+    >>> from datetime import datetime, timezone
+    >>> from streameval._verdict.verdict import Verdict
+    >>> noon = datetime(2026, 11, 27, 12, tzinfo=timezone.utc)
+    >>> steady = Verdict(quality="steady", at=noon, valid_until=noon, sentence="", excluded=0.03)
+    >>> sentence_of(steady)
+    'Steady: a fall of more than 0.03 would have been seen.'
+    """
+    if verdict.quality == "immature":
+        said = [_immature(verdict, labelled, projected)]
+    elif verdict.quality in {"worse", "better", "recovered"}:
+        said = [_changed(verdict), *_explained(verdict)]
+    else:
+        said = [_unchanged(verdict)]
+    return " ".join([*said, *_alarm(verdict), *_annotations(verdict), *_flow(verdict)])
+
+
+def time_words(at: datetime, now: datetime) -> str:
+    """Return a time to the minute, with the year where it is another one than now's.
+
+    >>> from datetime import datetime
+    >>> time_words(datetime(2026, 11, 20, 22), datetime(2026, 11, 27))
+    'Nov 20, 22:00'
+    """
+    year = "" if at.year == now.year else f" {at.year}"
+    return f"{_MONTHS[at.month - 1]} {at.day}{year}, {at:%H:%M}"
+
+
+def number_words(*numbers: float) -> list[str]:
+    """Return numbers to two digits, or as many more as it takes to tell the first two apart.
+
+    >>> number_words(0.65, 0.07), number_words(0.912, 0.911)
+    (['0.65', '0.07'], ['0.912', '0.911'])
+    """
+    found = [f"{each:.2f}" for each in numbers]
+    for digits in (3, 4):
+        if len(set(found[:2])) > 1 or len(numbers) < 2:
+            break
+        found = [f"{each:.{digits}f}" for each in numbers]
+    return found
+
+
+def percent_words(share: float) -> str:
+    """Return a share as a percentage.
+
+    >>> percent_words(0.9), percent_words(0.004), percent_words(0.0112)
+    ('90 %', '0.4 %', '1.1 %')
+    """
+    percent = 100 * share
+    return f"{percent:.0f} %" if percent >= 9.95 or not percent else f"{percent:.2g} %"
+
+
+def _title(figure: VerdictFigure | None) -> str:
+    return BY_NAME[figure.metric].title if figure is not None else "the order of cases"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _told(verdict: Verdict) -> VerdictFigure | None:
+    """Return the first figure that moved as the quality says; None if none did."""
+    sign = 1.0 if verdict.quality == "better" else -1.0
+    return next((each for each in verdict.figures if sign * each.difference.estimate > 0), None)
+
+
+def _changed(verdict: Verdict) -> str:
+    if verdict.quality == "recovered":
+        return _recovered(verdict)
+    figure, verb = _told(verdict), "rose" if verdict.quality == "better" else "fell"
+    if figure is None:
+        text = f"The order of cases became {verdict.quality}"
+    else:
+        before, now = number_words(figure.before.estimate, figure.now.estimate)
+        text = f"{_capital(_title(figure))} {verb} from {before} to {now}"
+    return f"{text}{_since_words(verdict.since, verdict.at)}."
+
+
+def _recovered(verdict: Verdict) -> str:
+    text = f"Recovered: it was worse{_since_words(verdict.since, verdict.at)}"
+    if verdict.returned is not None:
+        text += f" and is back since {time_words(verdict.returned.likeliest, verdict.at)}"
+    if verdict.figures:
+        figure = verdict.figures[0]
+        before, now = (f"{each.estimate:.2f}" for each in (figure.before, figure.now))
+        text += f"; {_title(figure)} is {now}, {before} in the base"
+    return f"{text}."
+
+
+def _since_words(since: Since | None, now: datetime) -> str:
+    return "" if since is None else f" since {time_words(since.likeliest, now)}"
+
+
+def _explained(verdict: Verdict) -> list[str]:
+    """Return which segments explain it, each with its share where there is one."""
+    named = verdict.because[:_NAMED_SEGMENTS]
+    if not named:
+        return []
+    shares = [(each.segment, each.share) for each in named if each.share is not None]
+    if not shares:
+        return [f"There is evidence in {_listed([each.segment for each in named])}."]
+    (segment, share), *rest = shares
+    first = f"{segment} explains {percent_words(share)} of it"
+    return [f"{', '.join((first, *(f'{name} {percent_words(of)}' for name, of in rest)))}."]
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def _unchanged(verdict: Verdict) -> str:
+    if verdict.moved:
+        what = "; ".join(_moved(each, verdict.at) for each in verdict.moved)
+        end = "ranking is steady"
+        if verdict.quality == "unsure":
+            end = f"whether ranking changed is not known: {_not_excluded(verdict)}"
+        return f"{_capital(what)}; {end}."
+    if verdict.quality == "steady":
+        return f"Steady: a fall of more than {_up(verdict.excluded)} would have been seen."
+    return f"Unsure: no change is known, and {_not_excluded(verdict)}."
+
+
+def _not_excluded(verdict: Verdict) -> str:
+    if math.isnan(verdict.excluded):
+        return "how large a fall would have been seen cannot be said yet"
+    figure = verdict.figures[0] if verdict.figures else None
+    return f"a fall of up to {_up(verdict.excluded)} of {_title(figure)} is not excluded"
+
+
+def _up(fall: float) -> str:
+    """Return a fall rounded up, so that what is said to be excluded is."""
+    return f"{max(math.ceil(fall * 100 - 1e-9), 1) / 100:.2f}"
+
+
+def _moved(moved: Moved, now: datetime) -> str:
+    since = _since_words(moved.since, now)
+    if moved.name == "scores":
+        return f"{_NOUNS[moved.name]} moved {'up' if moved.now > moved.before else 'down'}{since}"
+    verb = "rose" if moved.now > moved.before else "fell"
+    before, after = percent_words(moved.before), percent_words(moved.now)
+    return f"{_NOUNS[moved.name]} {verb} from {before} to {after}{since}"
+
+
+def _immature(verdict: Verdict, labelled: float, projected: Interval | None) -> str:
+    if verdict.base is None:
+        return "Too early: there is no base to compare with yet."
+    if math.isnan(labelled):
+        return "Too early: fewer than 30 mature labels of a class have come since the base."
+    said = f"Too early: {percent_words(labelled)} of the labels are in"
+    return f"{said}; projected {projected:.2f}." if projected is not None else f"{said}."
+
+
+def _alarm(verdict: Verdict) -> list[str]:
+    return [] if verdict.alarm is None else [f"Alarm {verdict.alarm} is open."]
+
+
+def _annotations(verdict: Verdict) -> list[str]:
+    if verdict.since is None or not verdict.since.annotations:
+        return []
+    noted = ", ".join(verdict.since.annotations)
+    return [f"Noted then: {noted}."]
+
+
+def _flow(verdict: Verdict) -> list[str]:
+    said = {
+        "silent": "No rows come any more.",
+        "no_labels": "Rows come without labels.",
+        "late": "Labels come later than they did.",
+    }
+    return [said[verdict.flow]] if verdict.flow in said else []
