@@ -32,7 +32,7 @@ def print_costs(chosen: argparse.Namespace) -> None:
             batches.append({"labels": labels[order], "scores": scores[order], "at": at})
         rows = sum(batch["labels"].size for batch in batches)
         panes = sum(np.unique(batch["at"]).size for batch in batches)
-        for watches in (("placement",), WATCHES):
+        for watches in (("auc_roc",), WATCHES):
             detector = DriftDetector(
                 window,
                 watch=watches,

@@ -25,12 +25,12 @@ from streameval._drift.frozen import FrozenReference
 from streameval._drift.settings import DriftSettings
 from streameval._drift.watches import UNITS
 
-FALLING = ("placement", "precision", "calibration")
+FALLING = ("auc_roc", "precision", "calibration")
 CHANGES = {
-    "AUC-ROC -0.02": ("placement", {"auc": 0.90}),
-    "AUC-ROC -0.05": ("placement", {"auc": 0.87}),
-    "AUC-ROC -0.1": ("placement", {"auc": 0.82}),
-    "AUC-ROC -0.1 in 20 %": ("placement", {"auc": 0.82, "share": 0.2}),
+    "AUC-ROC -0.02": ("auc_roc", {"auc": 0.90}),
+    "AUC-ROC -0.05": ("auc_roc", {"auc": 0.87}),
+    "AUC-ROC -0.1": ("auc_roc", {"auc": 0.82}),
+    "AUC-ROC -0.1 in 20 %": ("auc_roc", {"auc": 0.82, "share": 0.2}),
     "prevalence 0.2 to 0.14": ("precision", {"prevalence": 0.14}),
     "logit +0.3": ("calibration", {"shift": 0.3}),
 }

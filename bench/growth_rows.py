@@ -113,7 +113,7 @@ def detected(subject: Subject) -> Callable[[], object]:
     def work() -> None:
         detector = DriftDetector(
             reference,
-            watch=("placement",),
+            watch=("auc_roc",),
             tolerance=0.01,
             mean_time_to_false_alarm=timedelta(days=365),
         )

@@ -38,7 +38,7 @@ COUNTRIES = ("DE", "FR", "IT", "NL", "PT")
 HARD = "PT"  # the country in which fraud resembles other payments more
 SECONDS_AN_HOUR = 2.2
 REFERENCE_HOURS = 8
-WATCH, TOLERANCE = "placement", 0.02
+WATCH, TOLERANCE = "auc_roc", 0.02
 RULE_LEVEL = 0.99
 HOUR = timedelta(hours=1)
 

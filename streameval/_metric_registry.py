@@ -306,7 +306,7 @@ _INTERPOLATED = Estimator(
 METRICS = (
     Metric(
         name="auc_roc",
-        watch="placement",
+        watch="auc_roc",
         title="AUC-ROC",
         function=AreaQueries.auc_roc,
         interval=RocRule(

@@ -139,7 +139,7 @@ def _created(
     settings.segment_keys.append("country")
     settings.threshold = THRESHOLD
     settings.scale = stream_pb2.Scale.SCALE_PROBABILITY
-    for name, tolerance in (("placement", 0.01), ("precision", 0.03), ("recall", 0.03)):
+    for name, tolerance in (("auc_roc", 0.01), ("precision", 0.03), ("recall", 0.03)):
         settings.alarms.watches.append(alarm_pb2.AlarmWatch(name=name, tolerance=tolerance))
     settings.alarms.pane.FromMicroseconds(pane_us)
     if mean_us is not None:

@@ -48,7 +48,7 @@ class Alarm(Result):
     number : int
         From 1, ascending; never used again.
     watch : str
-        Which process: ``"ranking"``, ``"placement"``, ``"precision"``, ``"recall"``,
+        Which process: ``"ranking"``, ``"auc_roc"``, ``"precision"``, ``"recall"``,
         ``"flagged"`` or ``"calibration"``.
     changed : str
         What changed, in words.

@@ -58,7 +58,7 @@ class DriftDetector:
         known to be uncertain.
     watch : str or sequence of str
         ``"ranking"``: average precision, as the reference's precision at the scores of
-        positives and what negatives cost it; ``"placement"``: AUC-ROC, as the share of the
+        positives and what negatives cost it; ``"auc_roc"``: AUC-ROC, as the share of the
         reference's other class that a case is ranked better than; ``"precision"``,
         ``"recall"`` and ``"flagged"`` (the share flagged, either way) at the threshold;
         ``"calibration"``: the mean of label minus score, either way.
@@ -112,7 +112,7 @@ class DriftDetector:
     ...     reference.add_cases(labels=labels, scores=scores)
     >>> detector = DriftDetector(
     ...     reference,
-    ...     watch="placement",
+    ...     watch="auc_roc",
     ...     tolerance=0.01,
     ...     mean_time_to_false_alarm=timedelta(days=365),
     ... )
@@ -121,7 +121,7 @@ class DriftDetector:
     ...     detector.add_cases(labels=labels, scores=scores, at=at)
     >>> for alarm in detector.alarms[:1]:
     ...     print(alarm.watch, alarm.direction, f"{alarm.raised_at:%d %b %H:%M}")
-    placement fell 15 Jan 03:42
+    auc_roc fell 15 Jan 03:42
     """
 
     def __init__(

@@ -100,11 +100,11 @@ _TABLE: Final = (
         "the precision-recall curve and its area, before and since",
     ),
     Watch(
-        "placement",
+        "auc_roc",
         2,
         (
-            "the share of reference negatives that positives outrank",
-            "the share of reference positives that outrank negatives",
+            "AUC-ROC against the reference's negatives",
+            "AUC-ROC against the reference's positives",
         ),
         (Side("positives", "rank"), Side("negatives", "rank")),
         "the ROC curve and its area, and the histograms of scores by class, before and since",

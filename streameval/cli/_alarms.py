@@ -101,8 +101,8 @@ def declare(
     watch: Annotated[
         list[str],
         typer.Option(
-            help="What to watch and the tolerance, as placement=0.01; may be given several times. "
-            "ranking, placement, precision, recall, flagged or calibration."
+            help="What to watch and the tolerance, as auc_roc=0.01; may be given several times. "
+            "ranking, auc_roc, precision, recall, flagged or calibration."
         ),
     ],
     mean_time: Annotated[
@@ -203,7 +203,7 @@ def _watch(text: str) -> tuple[str, float]:
     try:
         return name, float(tolerance)
     except ValueError:
-        message = f"--watch {text!r}: give a name and its tolerance, as placement=0.01"
+        message = f"--watch {text!r}: give a name and its tolerance, as auc_roc=0.01"
         raise StreamEvalError(message) from None
 
 

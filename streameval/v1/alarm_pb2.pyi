@@ -122,7 +122,7 @@ class AlarmWatch(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     TOLERANCE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """"ranking", "placement", "precision", "recall", "flagged" or "calibration"."""
+    """"ranking", "auc_roc", "precision", "recall", "flagged" or "calibration"."""
     tolerance: _builtins.float
     """How much worse it may become without an alarm; from 0 to below 1."""
     def __init__(

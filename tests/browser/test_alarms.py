@@ -89,9 +89,7 @@ def alarmed(history: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         client.flush()
         client.update_stream(WAITING, alarms=AlarmSettings(watches={"flagged": 0.05}))
         past = (now - timedelta(days=3), now - timedelta(hours=2))
-        client.update_stream(
-            QUIET, alarms=AlarmSettings(watches={"placement": 0.05}, reference=past)
-        )
+        client.update_stream(QUIET, alarms=AlarmSettings(watches={"auc_roc": 0.05}, reference=past))
         yield Served(addresses.grpc, addresses.http, client)
 
 
@@ -131,7 +129,7 @@ def test_an_alarm_is_a_plain_sentence(alarmed: Served, page: Page) -> None:
     page.goto(alarmed.url(f"stream/{ALARMED}?window=24h"))
     shown = page.locator("#open-alarms article")
     expect(shown).to_have_count(2)
-    titles = {"placement": "AUC-ROC: ", "recall": ""}
+    titles = {"auc_roc": "AUC-ROC: ", "recall": ""}
     for article, alarm in zip(shown.all(), open_alarms(alarmed.client), strict=True):
         changed = alarm.changed if titles[alarm.watch] else alarm.changed.capitalize()
         said = article.locator(".what").inner_text()
@@ -149,7 +147,7 @@ def test_an_alarm_is_a_plain_sentence(alarmed: Served, page: Page) -> None:
         expect(facts).to_contain_text(f"Look at {alarm.look_at}.")
         expect(facts).to_contain_text(f"{alarm.latest:%H:%M}; the alarm was raised ")
         expect(facts).to_contain_text(f"{alarm.raised_at:%H:%M}")
-        assert not re.search("placement|_|neither;|ALARM", article.inner_text())
+        assert not re.search("_|neither;|ALARM", article.inner_text())
     expect(page.locator("#acknowledged-alarms summary")).to_have_text("2 acknowledged alarms")
     expect(page.locator("#acknowledged-alarms li").first).to_be_hidden()
     page.locator("#acknowledged-alarms summary").click()
@@ -167,7 +165,7 @@ def test_the_evidence_is_the_servers(alarmed: Served, page: Page) -> None:
     expect(bars).to_have_count(3)
     found = alarmed.client.stream_alarms(ALARMED).evidence
     assert max(found.values()) > 0.01
-    titles = {"placement": "AUC-ROC", "precision": "Precision", "recall": "Recall"}
+    titles = {"auc_roc": "AUC-ROC", "precision": "Precision", "recall": "Recall"}
     firing = {each.watch for each in open_alarms(alarmed.client)}
     assert firing < set(found)
     for bar, (watch, share) in zip(bars.all(), found.items(), strict=True):
@@ -269,7 +267,7 @@ def test_alarms_appear_while_the_page_is_open(page: Page) -> None:
         client.update_stream(
             "live/v1",
             alarms=AlarmSettings(
-                watches={"placement": 0.01},
+                watches={"auc_roc": 0.01},
                 mean_time_to_false_alarm=timedelta(seconds=30),
                 pane=timedelta(seconds=1),
                 reference=(now - timedelta(days=3), now - timedelta(hours=1)),

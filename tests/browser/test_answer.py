@@ -26,7 +26,7 @@ FELL = "fraud/fell"
 CALM, WAITS = "calm/v1", "wait/v1"
 LATE = "late/v1"
 WEEK = timedelta(days=7)
-INTERNAL = re.compile(r"mature_after|panes?\b|\bbits\b|[Rr]evision|_|placement|ALARM|undefined|NaN")
+INTERNAL = re.compile(r"mature_after|panes?\b|\bbits\b|[Rr]evision|_|ALARM|undefined|NaN")
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def fallen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             client.create_stream(name)
             sent(client, name)
             client.flush()
-            watched = AlarmSettings(watches={"placement": 0.05}, reference=reference)
+            watched = AlarmSettings(watches={"auc_roc": 0.05}, reference=reference)
             client.update_stream(name, alarms=watched)
         yield Served(addresses.grpc, addresses.http, client)
 
@@ -71,7 +71,7 @@ def test_what_fell_since_when_and_why(fallen: Served, page: Page) -> None:
     stream = fallen.client.stream(FELL)
     first, *others = [each for each in fallen.client.stream_alarms(FELL).alarms if each.is_open]
     text = said(page)
-    assert (first.watch, [each.watch for each in others]) == ("placement", ["recall"])
+    assert (first.watch, [each.watch for each in others]) == ("auc_roc", ["recall"])
     size = f"{abs(first.difference.estimate):.2f}"
     since = f"{first.since:%H:%M}"
     if first.since.date() != datetime.now(UTC).date():

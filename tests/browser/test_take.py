@@ -190,7 +190,7 @@ def test_the_command_declares_alarms(page: Page, served: Served) -> None:
     assert made.exit_code == 0, made.output
     alarms = served.client.get_stream(DECLARED).settings.alarms
     assert alarms is not None
-    assert set(alarms.watches) == {"placement", "precision", "recall"}
+    assert set(alarms.watches) == {"auc_roc", "precision", "recall"}
     start, end = alarms.reference or (None, None)
     assert f"{start:%Y-%m-%dT%H:%M:%SZ}..{end:%Y-%m-%dT%H:%M:%SZ}" in command
     served.client.update_stream(DECLARED, alarms=None)

@@ -121,7 +121,7 @@ def test_an_alarm_that_is_acknowledged_is_not_sent_again(tmp_path: Path) -> None
     with receiver() as hook, served(tmp_path, hook) as (_, client):
         hook.status_of = lambda _: 503
         filled(client, now)
-        client.update_stream("fraud/v1", alarms=declared(now, watches={"placement": 0.01}))
+        client.update_stream("fraud/v1", alarms=declared(now, watches={"auc_roc": 0.01}))
         first = until_raised(client).alarms[0]
         until(lambda: hook.requests, "an attempt")
         client.acknowledge_alarm("fraud/v1", 1)

@@ -51,7 +51,7 @@ def columns(rng: np.random.Generator, size: int, *, good: bool) -> dict[str, obj
 
 def declared(now: datetime, **changes: object) -> AlarmSettings:
     given = {
-        "watches": {"placement": 0.01, "precision": 0.02},
+        "watches": {"auc_roc": 0.01, "precision": 0.02},
         "mean_time_to_false_alarm": timedelta(hours=1),
         "pane": timedelta(seconds=1),
         "reference": (now - timedelta(days=3), now - timedelta(days=1)),
@@ -106,7 +106,7 @@ def sent_again(client: Client, now: datetime, name: str, times: int) -> None:
             labels=np.tile(rows["labels"], times), scores=np.tile(rows["scores"], times), at=at
         )
     client.flush()
-    given = declared(now, watches={"placement": 0.01}, pane=timedelta(minutes=1))
+    given = declared(now, watches={"auc_roc": 0.01}, pane=timedelta(minutes=1))
     client.update_stream(name, alarms=given)
 
 
@@ -252,8 +252,9 @@ def test_what_cannot_be_declared() -> None:
         filled(client, now)
         long_ago = now - timedelta(days=20), now - timedelta(days=10)
         for changes, message in (
-            ({"watches": {"placement": 1.0}}, "tolerance must be at least 0 and below 1, got 1.0"),
-            ({"watches": {"gini": 0.1}}, "watch must be of ranking, placement, .*, got 'gini'"),
+            ({"watches": {"auc_roc": 1.0}}, "tolerance must be at least 0 and below 1, got 1.0"),
+            ({"watches": {"gini": 0.1}}, "watch must be of ranking, auc_roc, .*, got 'gini'"),
+            ({"watches": {"placement": 0.1}}, "watch must be of .*, got 'placement'"),
             ({"watches": {}}, "watch names nothing"),
             ({"pane": timedelta(hours=2)}, "must be at least one pane of 2:00:00, got 1:00:00"),
             ({"pane": timedelta(milliseconds=5)}, "pane must be from 1 s to 3660 d, got 0.005 s"),
@@ -267,7 +268,7 @@ def test_what_cannot_be_declared() -> None:
                 {"reference": (now - timedelta(days=3), now - timedelta(days=3, hours=-2))},
                 "at least 30 are needed",
             ),
-            ({"watches": {"placement": 0.999}}, "no change of placement could be seen"),
+            ({"watches": {"auc_roc": 0.999}}, "no change of auc_roc could be seen"),
         ):
             with pytest.raises(InvalidRequestError, match=message) as caught:
                 client.update_stream("fraud/v1", alarms=declared(now, **changes))
@@ -278,7 +279,7 @@ def test_what_cannot_be_declared() -> None:
         with pytest.raises(InvalidRequestError, match="threshold is needed to watch precision"):
             client.update_stream("plain", alarms=declared(now, reference=None))
         with pytest.raises(InvalidInputError, match="alarms must be AlarmSettings or None"):
-            client.update_stream("plain", alarms={"placement": 0.01})
+            client.update_stream("plain", alarms={"auc_roc": 0.01})
         assert client.list_alarms() == []
         assert client.get_stream("fraud/v1").settings.alarms is None
 
@@ -304,7 +305,7 @@ def test_a_detector_that_waits() -> None:
     """It says what for; the command line declares, shows and stops it."""
     with running_service() as addresses, Client(addresses.grpc) as client:
         client.create_stream("m/1", threshold=0.5)
-        arguments = ("m/1", addresses.grpc, "--watch", "placement=0.01", "--watch", "recall=0.05")
+        arguments = ("m/1", addresses.grpc, "--watch", "auc_roc=0.01", "--watch", "recall=0.05")
         twice = CliRunner().invoke(
             app, ("alarms", "declare", *_ordered(arguments), "--watch", "recall=0.1")
         )
@@ -313,7 +314,7 @@ def test_a_detector_that_waits() -> None:
         many_years = "30000d"  # one a month in all of a thousand streams
         said = command("alarms", "declare", *_ordered(arguments), "--mean-time", many_years)
         assert "waits for the end of its reference" in said
-        for line in ("placement (0.01), recall (0.05)", "in 30000d on average, in panes of 1m"):
+        for line in ("auc_roc (0.01), recall (0.05)", "in 30000d on average, in panes of 1m"):
             assert line in said
             assert line in command("alarms", "show", addresses.grpc, "m/1")
         status = client.stream_alarms("m/1")
@@ -321,7 +322,7 @@ def test_a_detector_that_waits() -> None:
         start, end = status.reference
         assert end - start == timedelta(days=7)
         assert client.get_stream("m/1").settings.alarms.watches == {
-            "placement": 0.01,
+            "auc_roc": 0.01,
             "recall": 0.05,
         }
         assert "m/1 is waiting" in command("alarms", "show", addresses.grpc, "m/1")
@@ -388,7 +389,7 @@ def test_a_reference_that_depends_on_itself_over_hours_is_told(client: Client) -
             client.stream(name).add_cases(labels=labels, scores=scores, at=at)
         client.flush()
         declared = AlarmSettings(
-            watches={"placement": 0.01}, reference=(start, start + timedelta(days=7))
+            watches={"auc_roc": 0.01}, reference=(start, start + timedelta(days=7))
         )
         client.update_stream(name, alarms=declared)
     slow, even = until_watching(client, "slow/v1"), until_watching(client, "even/v1")

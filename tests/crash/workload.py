@@ -446,7 +446,7 @@ def declaration() -> stream_pb2.UpdateStreamRequest:
     """Return the request that declares the detector: its reference is the first two rounds."""
     made = stream_pb2.UpdateStreamRequest(stream=stream_pb2.Stream(name=WATCHED))
     given = made.stream.settings.alarms
-    given.watches.add(name="placement", tolerance=0.01)
+    given.watches.add(name="auc_roc", tolerance=0.01)
     given.pane.seconds = 10
     given.mean_time_to_false_alarm.seconds = 20
     start_s = START_US // 1_000_000 // 60 * 60

@@ -279,7 +279,7 @@ def test_the_demos_drift_raises_the_alert(watched: Watched) -> None:
         if alert.get("stream") == STREAM
     }
     assert of_stream.keys() == {"StreamevalAlarm"}
-    assert of_stream["StreamevalAlarm"]["watch"] == "placement"
+    assert of_stream["StreamevalAlarm"]["watch"] == "auc_roc"
     (evidence,) = watched.query(f'streameval_alarm_evidence{{stream="{STREAM}"}}')
     assert 0 <= float(evidence["value"][1]) <= 1
     errors = httpx.get(f"{watched.url}/api/v1/rules", timeout=20).json()["data"]["groups"]
@@ -297,7 +297,7 @@ def test_the_drift_arrives_at_the_receiver_once(watched: Watched) -> None:
     (alert,) = message["alerts"]
     assert message["receiver"] == "team"
     assert alert["labels"]["alertname"] == "StreamevalAlarm"
-    assert alert["annotations"]["summary"] == f"{STREAM}: placement is worse than its reference"
+    assert alert["annotations"]["summary"] == f"{STREAM}: auc_roc is worse than its reference"
 
 
 @pytest.mark.nightly

@@ -28,8 +28,8 @@ def detector() -> DriftDetector:
     reference.add_cases(**rows(960, 97))
     made = DriftDetector(
         reference,
-        watch=("placement", "flagged", "calibration"),
-        tolerance={"placement": 0.0, "flagged": 0.25, "calibration": 0.125},
+        watch=("auc_roc", "flagged", "calibration"),
+        tolerance={"auc_roc": 0.0, "flagged": 0.25, "calibration": 0.125},
         mean_time_to_false_alarm=timedelta(days=2),
         threshold=0.5,
         pane=10 * MINUTE,
@@ -61,8 +61,8 @@ def test_a_detector_of_format_1_is_read() -> None:
     assert data[4:6] == b"\1\0"
     assert found.to_bytes() == data
     assert [(each.number, each.watch, each.is_open) for each in found.alarms] == [
-        (1, "placement", False),
-        (2, "placement", True),
+        (1, "auc_roc", False),
+        (2, "auc_roc", True),
     ]
     assert found.now == NOON + timedelta(hours=19, minutes=59)
 

@@ -69,5 +69,6 @@ def test_a_log_of_format_1_is_opened(tmp_path: Path, *, keeps_checkpoint: bool) 
         assert (report.checkpoint_revision, report.checkpoint_error) == (checkpoint, None)
         assert report.replayed == known["revision"] - checkpoint > 0
         assert facts(core) == known
+        assert core.engine.stream("watched").settings.alarms.watches == (("auc_roc", 0.01),)
     finally:
         core.storage.close()

@@ -533,7 +533,7 @@ class Operator(Application):
     def _declare(self, given: alarm_pb2.AlarmSettings) -> None:
         """Set alarms that compare with what is there already, or nothing."""
         dice = self.world.random
-        for watch in dice.sample(("ranking", "placement"), dice.randrange(3)):
+        for watch in dice.sample(("ranking", "auc_roc"), dice.randrange(3)):
             given.watches.add(name=watch, tolerance=0.01)
         given.pane.seconds = dice.choice((60, 600))
         given.mean_time_to_false_alarm.seconds = 3_600

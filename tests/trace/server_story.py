@@ -237,7 +237,7 @@ def _alarms(story: Story) -> Iterator[None]:
 
 def _declared(story: Story, begin_us: int) -> dict[str, Any]:
     """Return what to watch, compared with the whole hours since a time."""
-    names = ("ranking", "placement", "precision", "calibration")
+    names = ("ranking", "auc_roc", "precision", "calibration")
     return {
         "watches": [{"name": name, "tolerance": 0.02} for name in names],
         "pane": "60s",

@@ -20,6 +20,7 @@ from streameval_server._core.entries import Entry
 from streameval_server._log.checkpoint import Manifest
 from streameval_server._log.rows import Format, Kind
 from streameval_server._model.alarm_change import AlarmChange
+from streameval_server._model.alarm_settings import with_current_names
 from streameval_server._model.errors import CorruptLogError, Refused, RequestError, StorageError
 from streameval_server._model.mark import MarkChange
 from streameval_server._model.pair_settings import PairCreation, PairDeletion
@@ -173,9 +174,11 @@ def _change_of(row: LogRow) -> StreamChange | None:
     """Decode what a row changes of streams and pairs; None for a row of another kind."""
     if row.kind == Kind.CREATE_STREAM:
         created = stream_pb2.CreateStreamRequest.FromString(row.payload)
-        return settings_of(created.stream.settings)
+        return settings_of(with_current_names(created.stream.settings))
     if row.kind == Kind.UPDATE_STREAM:
-        return update_of(stream_pb2.UpdateStreamRequest.FromString(row.payload))
+        updated = stream_pb2.UpdateStreamRequest.FromString(row.payload)
+        with_current_names(updated.stream.settings)
+        return update_of(updated)
     if row.kind in _CHANGES:
         return _CHANGES[row.kind](row.payload)
     return _pair_change_of(row)

@@ -16,7 +16,7 @@ from google.protobuf.duration_pb2 import Duration
 from streameval import InvalidInputError
 from streameval.kernel import MAX_TIME_US, quantise
 from streameval.statistics import DriftSettings
-from streameval.v1 import alarm_pb2, types_pb2
+from streameval.v1 import alarm_pb2, stream_pb2, types_pb2
 
 if TYPE_CHECKING:
     from google.protobuf.timestamp_pb2 import Timestamp
@@ -32,6 +32,9 @@ REFERENCE_US = 7 * _DAY_US
 _MAX_SPAN_DAYS = 3_660
 _MAX_MEAN_TIME_DAYS = 366_000
 """A thousand years: one false alarm a month in all of ten thousand streams."""
+
+_KEPT_NAMES = {"auc_roc": "placement"}
+"""The names of watches in logs, checkpoints and exports, where they are other ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +90,8 @@ class AlarmSettings:
 
     def to_fields(self) -> dict[str, Any]:
         """Return all settings by name, as checkpoints and exports keep them."""
-        return asdict(self)
+        watches = tuple((_KEPT_NAMES.get(name, name), each) for name, each in self.watches)
+        return asdict(self) | {"watches": watches}
 
     @classmethod
     def of_fields(cls, fields: dict[str, Any]) -> Self:
@@ -98,7 +102,7 @@ class AlarmSettings:
         LookupError, TypeError, ValueError
             When they are not.
         """
-        watches = tuple((str(name), float(each)) for name, each in fields["watches"])
+        watches = tuple((_current(str(name)), float(each)) for name, each in fields["watches"])
         reference = fields["reference_us"]
         wait = fields["label_wait_us"]
         return cls(
@@ -175,6 +179,17 @@ class AlarmSettings:
             clusters=has_clusters,
             scale=scale,
         )
+
+
+def with_current_names(settings: stream_pb2.StreamSettings) -> stream_pb2.StreamSettings:
+    """Return the settings of a row of the log, with its watches called as they are now."""
+    for each in settings.alarms.watches:
+        each.name = _current(each.name)
+    return settings
+
+
+def _current(name: str) -> str:
+    return next((now for now, kept in _KEPT_NAMES.items() if kept == name), name)
 
 
 def time_range(span_us: tuple[int, int]) -> types_pb2.TimeRange:

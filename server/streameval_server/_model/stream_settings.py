@@ -146,6 +146,8 @@ class StreamSettings:
             del kept["cluster_key"], kept["cluster_groups"]
         if self.alarms is None:
             del kept["alarms"]
+        else:
+            kept["alarms"] = self.alarms.to_fields()
         if has_crossed_keys(self.segment_keys):
             # A release that would not compute their values does not know this, and refuses.
             kept["crosses_keys"] = True

@@ -43,7 +43,7 @@ class AlarmSettings(Result):
 
     Examples
     --------
-    >>> settings = AlarmSettings(watches={"placement": 0.01, "precision": 0.03})
+    >>> settings = AlarmSettings(watches={"auc_roc": 0.01, "precision": 0.03})
     >>> settings.mean_time_to_false_alarm.days
     365
     """

@@ -13,7 +13,7 @@ from streameval import CorruptStateError, DriftDetector, Evaluator
 
 from .streams import YEAR, Columns, cases, detector, feed, reference
 
-ALL = ("ranking", "placement", "precision", "recall", "flagged", "calibration")
+ALL = ("ranking", "auc_roc", "precision", "recall", "flagged", "calibration")
 
 
 def test_a_round_trip_at_every_step() -> None:
@@ -74,14 +74,14 @@ def test_a_segment_takes_little() -> None:
     columns = cases(8, 50)
     one.add_cases(labels=columns.labels, scores=columns.scores)
     few, many = (
-        detector("placement", segments={"key": dict.fromkeys(range(number), one)})
+        detector("auc_roc", segments={"key": dict.fromkeys(range(number), one)})
         for number in (1, 11)
     )
     assert (len(many.to_bytes()) - len(few.to_bytes())) / 10 <= 6 * 100
 
 
 def sample() -> bytes:
-    made = detector(("placement", "flagged"), threshold=0.5)
+    made = detector(("auc_roc", "flagged"), threshold=0.5)
     feed(made, cases(3, 9, distance=0.3))
     assert made.alarms
     return made.to_bytes()

@@ -17,7 +17,7 @@ from streameval.statistics import DriftRows, RowKind
 
 from .streams import START, YEAR, Columns, cases, detector, feed, reference
 
-ALL = ("ranking", "placement", "precision", "recall", "flagged", "calibration")
+ALL = ("ranking", "auc_roc", "precision", "recall", "flagged", "calibration")
 HOUR = timedelta(hours=1)
 
 
@@ -36,7 +36,7 @@ def test_no_alarm_where_nothing_changes(watch: str) -> None:
     ("watch", "change", "direction"),
     [
         ("ranking", {"distance": 1.0}, "fell"),
-        ("placement", {"distance": 1.0}, "fell"),
+        ("auc_roc", {"distance": 1.0}, "fell"),
         ("precision", {"prevalence": 0.08}, "fell"),
         ("recall", {"distance": 1.0}, "fell"),
         ("flagged", {"shift": 1.0}, "rose"),
@@ -67,12 +67,12 @@ def test_a_change_is_found_and_told(watch: str, change: dict[str, float], direct
 
 
 def test_what_it_says_is_true() -> None:
-    """Reference and value of `placement` are the AUC-ROC of the model and of the worse one."""
-    made = detector("placement")
+    """Reference and value of `auc_roc` are the AUC-ROC of the model and of the worse one."""
+    made = detector("auc_roc")
     feed(made, cases(2, 72))
     feed(made, cases(3, 24, distance=1.0, after=72))
     alarm = made.alarms[0]
-    assert alarm.changed == "the share of reference negatives that positives outrank"
+    assert alarm.changed == "AUC-ROC against the reference's negatives"
     assert alarm.reference == pytest.approx(norm.cdf(2 / math.sqrt(2)), abs=0.01)
     assert norm.cdf(1 / math.sqrt(2)) in alarm.value
     assert reference().auc_roc() == pytest.approx(alarm.reference, abs=0.001)
@@ -92,7 +92,7 @@ def test_since_when_and_by_how_much_are_mostly_right() -> None:
     since = values = 0
     distances = []
     for seed in range(4_000, 4_030):
-        made = detector("placement")
+        made = detector("auc_roc")
         feed(made, cases(seed, 48))
         feed(made, cases(seed + 100, 24, distance=1.2, after=48))
         alarm = made.alarms[0]
@@ -106,7 +106,7 @@ def test_since_when_and_by_how_much_are_mostly_right() -> None:
 
 def test_what_was_before_the_last_alarm_is_not_read_again() -> None:
     """The second alarm of a watch says since when it began anew, and the mean of those rows."""
-    made = detector("placement")
+    made = detector("auc_roc")
     feed(made, cases(3, 24, distance=0.0))
     feed(made, cases(5, 24, after=24))
     before = made.acknowledge(1, at=made.now).last_at
@@ -154,7 +154,7 @@ def test_the_segment_that_fell_is_named() -> None:
         references[str(name)] = Evaluator(resolution=12, scale="probability")
         rows = country == name
         references[str(name)].add_cases(labels=before.labels[rows], scores=before.scores[rows])
-    made = detector("placement", segments={"country": references})
+    made = detector("auc_roc", segments={"country": references})
     good, bad = cases(2, 72), cases(3, 72, distance=0.4, after=72)
     feed(made, good, segments={"country": names[np.arange(good.labels.size) % 5]})
     mixed = cases(4, 72, after=72)
@@ -180,7 +180,7 @@ def test_segments_are_named_while_the_alarm_is_open() -> None:
         references[str(name)] = Evaluator(resolution=12, scale="probability")
         rows = country == name
         references[str(name)].add_cases(labels=before.labels[rows], scores=before.scores[rows])
-    made = detector("placement", segments={"country": references})
+    made = detector("auc_roc", segments={"country": references})
     named = []
     for hour in range(24):
         bad = cases(hour, 1, after=hour, distance=1.2)
@@ -198,7 +198,7 @@ def test_segments_are_named_while_the_alarm_is_open() -> None:
 
 def test_after_an_alarm() -> None:
     """It begins anew and adds to the open alarm; once acknowledged, it may raise another."""
-    made = detector("placement")
+    made = detector("auc_roc")
     feed(made, cases(3, 48, distance=1.0))
     first = made.alarms[0]
     assert len(made.alarms) == 1
@@ -219,17 +219,17 @@ def test_after_an_alarm() -> None:
 
 def test_the_rate_is_that_of_all_watches_together() -> None:
     """With three watches each needs three times the evidence, so it comes later."""
-    alone, among = detector("placement"), detector(("placement", "ranking", "calibration"))
+    alone, among = detector("auc_roc"), detector(("auc_roc", "ranking", "calibration"))
     columns = cases(3, 24, distance=1.3)
     feed(alone, columns)
     feed(among, columns)
-    first = next(each for each in among.alarms if each.watch == "placement")
+    first = next(each for each in among.alarms if each.watch == "auc_roc")
     assert first.raised_at > alone.alarms[0].raised_at
     quiet = cases(2, 24)
-    alone, among = detector("placement"), detector(("placement", "ranking", "calibration"))
+    alone, among = detector("auc_roc"), detector(("auc_roc", "ranking", "calibration"))
     feed(alone, quiet)
     feed(among, quiet)
-    assert among.evidence["placement"] == pytest.approx(alone.evidence["placement"] / 3)
+    assert among.evidence["auc_roc"] == pytest.approx(alone.evidence["auc_roc"] / 3)
 
 
 @pytest.mark.parametrize("maturity", [timedelta(0), timedelta(minutes=30)])
@@ -238,7 +238,7 @@ def test_batches_may_be_cut_anywhere(maturity: timedelta) -> None:
     columns = cases(3, 6, distance=1.0, an_hour=60)
     order = np.argsort(np.arange(columns.labels.size) + np.random.default_rng(1).normal(0, 30, 360))
     shuffled = Columns(*(each[order] for each in columns))
-    whole, single = (detector("placement", maturity=maturity) for _ in range(2))
+    whole, single = (detector("auc_roc", maturity=maturity) for _ in range(2))
     feed(whole, shuffled)
     for row in range(order.size):
         feed(single, Columns(*(each[row : row + 1] for each in shuffled)))
@@ -261,9 +261,9 @@ def test_order_in_a_pane_is_of_no_matter() -> None:
 def test_late_labels_count_when_they_come_and_once() -> None:
     """A label of an observed pane counts in the oldest that waits; maturity keeps panes open."""
     prompt, late, patient = (
-        detector("placement"),
-        detector("placement"),
-        detector("placement", maturity=timedelta(minutes=40)),
+        detector("auc_roc"),
+        detector("auc_roc"),
+        detector("auc_roc", maturity=timedelta(minutes=40)),
     )
     columns = cases(3, 0.5, an_hour=120)
     for each in (late, patient):
@@ -305,7 +305,7 @@ def test_clusters_make_bets_of_fewer_cases() -> None:
     columns = cases(3, 12, distance=1.0, an_hour=400)
     size = columns.labels.size
     plain, apart, alike = (
-        detector("placement", clusters=clusters) for clusters in (False, True, True)
+        detector("auc_roc", clusters=clusters) for clusters in (False, True, True)
     )
     feed(plain, columns)
     feed(apart, columns, clusters=np.arange(size) % 50)
@@ -331,7 +331,7 @@ def test_bursts_of_the_reference_widen_its_error() -> None:
     windowed = WindowedEvaluator(pane=HOUR, retention=timedelta(days=30), max_cells=1 << 20)
     windowed.add_cases(labels=labels, scores=scores, at=at)
     settings: dict[str, Any] = {
-        "watch": "placement",
+        "watch": "auc_roc",
         "tolerance": 0.01,
         "mean_time_to_false_alarm": YEAR,
     }
@@ -381,7 +381,7 @@ def test_rows_that_are_sent_again_in_later_panes_are_warned_of(clusters: bool) -
             windowed.add_cases(**part)
             made = DriftDetector(
                 windowed.last(timedelta(days=7)),
-                watch=("ranking", "placement"),
+                watch=("ranking", "auc_roc"),
                 tolerance=0.005,
                 mean_time_to_false_alarm=timedelta(days=30),
                 pane=pane,
@@ -404,8 +404,8 @@ def test_rows_that_are_sent_again_in_later_panes_are_warned_of(clusters: bool) -
     [
         ({"tolerance": 1}, "tolerance must be at least 0 and below 1, got 1"),
         ({"tolerance": -0.1}, "tolerance must be at least 0 and below 1, got -0.1"),
-        ({"tolerance": 0.99}, "no change of placement could be seen: its mean in the reference"),
-        ({"tolerance": {"ranking": 0.1}}, "tolerance must have one value for each of placement"),
+        ({"tolerance": 0.99}, "no change of auc_roc could be seen: its mean in the reference"),
+        ({"tolerance": {"ranking": 0.1}}, "tolerance must have one value for each of auc_roc"),
         (
             {"mean_time_to_false_alarm": timedelta(minutes=9)},
             "mean_time_to_false_alarm must be at least one pane of 0:10:00, got 0:09:00",
@@ -418,9 +418,9 @@ def test_rows_that_are_sent_again_in_later_panes_are_warned_of(clusters: bool) -
         ({"watch": "precision", "threshold": math.nan}, "threshold must be finite, got nan"),
         ({"watch": "precision"}, "threshold is needed to watch precision"),
         ({"threshold": 0.5}, "threshold is used to watch precision, recall, flagged"),
-        ({"watch": "auc"}, "watch must be of ranking, placement, .*, got 'auc'"),
+        ({"watch": "auc"}, "watch must be of ranking, auc_roc, .*, got 'auc'"),
         ({"watch": ()}, "watch names nothing"),
-        ({"watch": ("placement", "placement")}, "watch names 'placement' twice"),
+        ({"watch": ("auc_roc", "auc_roc")}, "watch names 'auc_roc' twice"),
         ({"pane": timedelta(0)}, "pane must be positive"),
         ({"maturity": 9 * HOUR}, "maturity must be at most 48 panes of 0:10:00, got 9:00:00"),
         ({"segments": {"a=b": {}}}, "a key of segments must be text without '='"),
@@ -429,8 +429,8 @@ def test_rows_that_are_sent_again_in_later_panes_are_warned_of(clusters: bool) -
         ({"segments": {"country": 3}}, r"segments.* must map values to references, got 3"),
         ({"segments": {3: {}}}, "a key of segments must be text without '=', got 3"),
         ({"watch": None}, "watch must be a name or several of them, got None"),
-        ({"watch": [["placement"]]}, r"watch must be of ranking, .*, got \['placement'\]"),
-        ({"tolerance": {"placement": 0.1, 3: 0.1}}, "for each of placement, got 'placement', 3"),
+        ({"watch": [["auc_roc"]]}, r"watch must be of ranking, .*, got \['auc_roc'\]"),
+        ({"tolerance": {"auc_roc": 0.1, 3: 0.1}}, "for each of auc_roc, got 'auc_roc', 3"),
         (
             {"watch": "precision", "threshold": 1.0},
             "precision is of 0 cases of the reference at the threshold 1, at least 30 are needed",
@@ -440,7 +440,7 @@ def test_rows_that_are_sent_again_in_later_panes_are_warned_of(clusters: bool) -
 def test_refused_settings(options: dict[str, Any], message: str) -> None:
     """In one clear line."""
     with pytest.raises(InvalidInputError, match=message):
-        detector(**({"watch": "placement"} | options))
+        detector(**({"watch": "auc_roc"} | options))
 
 
 def test_refused_references() -> None:
@@ -501,7 +501,7 @@ def test_scores_that_are_no_probabilities_count_as_the_nearest() -> None:
 def test_of_many_alarms_the_newest_and_those_that_are_open_are_kept() -> None:
     """Forty that were acknowledged drop the oldest of themselves; numbers are never used again."""
     made = detector(
-        ("placement", "flagged"),
+        ("auc_roc", "flagged"),
         threshold=0.5,
         tolerance=0.0,
         mean_time_to_false_alarm=timedelta(minutes=10),
@@ -511,7 +511,7 @@ def test_of_many_alarms_the_newest_and_those_that_are_open_are_kept() -> None:
         feed(made, cases(hours, 1, distance=0.0, shift=1.0, an_hour=600, after=hours))
         hours += 1
         for each in made.alarms:
-            if each.is_open and each.watch == "placement":
+            if each.is_open and each.watch == "auc_roc":
                 made.acknowledge(each.number, at=made.now)
         assert hours < 200
     numbers = [each.number for each in made.alarms]

@@ -138,7 +138,7 @@ def test_alarms_of_a_detector_without_a_change_are_fewer_than_stated() -> None:
     alarms = 0
     for seed in range(500, 504):
         made = detector(
-            ("ranking", "placement", "calibration"),
+            ("ranking", "auc_roc", "calibration"),
             mean_time_to_false_alarm=timedelta(hours=12),
             tolerance=0.0,
         )

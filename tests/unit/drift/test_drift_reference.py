@@ -101,7 +101,7 @@ def test_means_of_the_reference_are_its_metrics(seed: int) -> None:
     called = scores >= 0.5
     want = {
         "ranking": average_precision_score(labels, scores),
-        "placement": roc_auc_score(labels, scores),
+        "auc_roc": roc_auc_score(labels, scores),
         "precision": labels[called].mean(),
         "recall": called[labels].mean(),
         "flagged": called.mean(),

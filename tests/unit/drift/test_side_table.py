@@ -23,7 +23,7 @@ from streameval.statistics import (
     RowKind,
 )
 
-ALL = ("ranking", "placement", "precision", "recall", "flagged", "calibration")
+ALL = ("ranking", "auc_roc", "precision", "recall", "flagged", "calibration")
 
 
 def edges_of(rng: np.random.Generator, case: int) -> np.ndarray:

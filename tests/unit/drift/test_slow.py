@@ -81,7 +81,7 @@ def test_a_detector_tells_it_and_keeps_it() -> None:
         ev = reference(7, noise)  # a window does not keep its panes
         made[noise] = DriftDetector(
             ev.between(START, START + timedelta(hours=WEEK)),
-            watch="placement",
+            watch="auc_roc",
             tolerance=0.01,
             mean_time_to_false_alarm=timedelta(days=100),
             pane=timedelta(hours=1),

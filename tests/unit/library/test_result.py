@@ -97,7 +97,7 @@ def detector() -> DriftDetector:
         reference.add_cases(labels=each["labels"], scores=each["scores"])
     made = DriftDetector(
         reference,
-        watch="placement",
+        watch="auc_roc",
         tolerance=0.01,
         mean_time_to_false_alarm=timedelta(days=365),
     )

@@ -4,7 +4,7 @@ import { metric } from "./api.js";
 import { dated, figure, titleOf } from "./format.js";
 import { HEADLINE } from "./metrics.js";
 
-const PLACEMENT_TOLERANCE = 0.01;
+const AUC_ROC_TOLERANCE = 0.01;
 const RATE_TOLERANCE = 0.03;
 
 /**
@@ -36,7 +36,7 @@ export function prometheusRule(name, snapshot) {
 /** The command that declares alarms at a server with what is seen as their reference. */
 export function alarmCommand(name, snapshot, address) {
   const { window, operatingPoint } = snapshot;
-  const watches = [`placement=${PLACEMENT_TOLERANCE}`, ...(operatingPoint ? [`precision=${RATE_TOLERANCE}`, `recall=${RATE_TOLERANCE}`] : [])];
+  const watches = [`auc_roc=${AUC_ROC_TOLERANCE}`, ...(operatingPoint ? [`precision=${RATE_TOLERANCE}`, `recall=${RATE_TOLERANCE}`] : [])];
   return [
     `streameval alarms declare ${address} ${name}`,
     ...watches.map((each) => `  --watch ${each}`),

@@ -40,7 +40,7 @@ DAY_US = 1440 * MINUTE_US
 NAMES = ("BR", "DE", "US")
 WATCHES = (
     ("ranking", 0.02),
-    ("placement", 0.01),
+    ("auc_roc", 0.01),
     ("precision", 0.03),
     ("flagged", 0.03),
     ("calibration", 0.03),
@@ -168,7 +168,7 @@ def test_it_is_the_librarys_detector_of_the_same_rows(seed: int) -> None:
     assert view.since_us is not None
     assert view.evidence == wanted.evidence
     assert view.alarms == wanted.alarms
-    assert {each.watch for each in view.alarms} >= {"placement", "ranking"}
+    assert {each.watch for each in view.alarms} >= {"auc_roc", "ranking"}
     named = [each.segment for alarm in view.alarms for each in alarm.segments]
     assert set(named) == {"country=BR"}
 
