@@ -1,8 +1,6 @@
-// The small charts of the list: the headline over the window, read for the rows that are shown.
+// The series of the list's small charts: the headline over the window, read for the rows that are shown.
 
 import { get } from "./api.js";
-import { svg } from "./dom.js";
-import { figure, titleOf } from "./format.js";
 import { HEADLINE } from "./metrics.js";
 
 const STEPS = 24;
@@ -10,7 +8,6 @@ const STREAMS_PER_CALL = 10; // so that the first charts come before the last
 const MAX_AGE_MS = 60_000; // a window moves though its stream does not change
 const MIN_AGE_MS = 5_000;
 const PAUSE_MS = 1_000;
-const MIN_RANGE = 0.1; // so that noise does not look like a change
 
 export class Sparklines {
   /** `drawn` is called with the name of each stream whose series was read. */
@@ -61,28 +58,4 @@ export class Sparklines {
     this.isReading = false;
     if (!this.signal.aborted) setTimeout(() => { if (!this.isReading && !this.signal.aborted) this.read(); }, PAUSE_MS);
   }
-}
-
-/** The values of a series as a line; null where fewer than two are known. */
-export function sparkline(values) {
-  const known = values.filter((each) => each !== undefined);
-  if (known.length < 2) return null;
-  const middle = (Math.max(...known) + Math.min(...known)) / 2;
-  const range = Math.max(MIN_RANGE, Math.max(...known) - Math.min(...known));
-  const x = (index) => 3 + (index * 94) / (values.length - 1);
-  const y = (each) => 12 - (20 * (each - middle)) / range;
-  const runs = [];
-  values.forEach((each, index) => {
-    if (each === undefined) return;
-    if (index === 0 || values[index - 1] === undefined) runs.push([]);
-    runs.at(-1).push([x(index), y(each)]);
-  });
-  const last = values.findLastIndex((each) => each !== undefined);
-  const from = values.find((each) => each !== undefined);
-  return svg("svg", { class: "sparkline", viewBox: "0 0 100 24", width: 100, height: 24, role: "img",
-    "aria-label": `${titleOf(HEADLINE)} from ${figure(from)} to ${figure(values[last])}` },
-    runs.map((run) => (run.length > 1
-      ? svg("polyline", { points: run.map((each) => each.map((end) => end.toFixed(1)).join(",")).join(" ") })
-      : svg("circle", { class: "lone", cx: run[0][0], cy: run[0][1], r: 1.2 }))),
-    svg("circle", { cx: x(last), cy: y(values[last]), r: 2.5 }));
 }

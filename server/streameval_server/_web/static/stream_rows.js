@@ -7,7 +7,7 @@ import { count, figure, interval, measured, percent, period, reason, rocWords, s
 import { HEADLINE, RATES } from "./metrics.js";
 import { atOwnPrevalence } from "./projected.js";
 import { DEFAULT_WINDOW, toStream } from "./route.js";
-import { sparkline } from "./sparklines.js";
+import { sparkline } from "./sparkline.js";
 
 const SHOWN_RATES = RATES.slice(0, 2); // precision and recall: the others are on the stream's page
 
@@ -128,11 +128,12 @@ export class StreamRow {
     else this.projected.show(figure(projected.projected), interval(projected.interval) ?? "", `${titleOf(HEADLINE)} once the labels are in, projected ${age(new Date(time).getTime())} ago.`);
   }
 
-  showSeries(values) {
-    const key = JSON.stringify(values ?? []);
+  /** `scale` is of all rows that are shown. */
+  showSeries(values, scale) {
+    const key = JSON.stringify([values ?? [], scale]);
     if (this.drawn === key) return;
     this.drawn = key;
-    fill(this.spark, values ? sparkline(values) : null);
+    fill(this.spark, values ? sparkline(values, { scale }) : null);
   }
 
   tick() {

@@ -6,6 +6,7 @@ import { count, titleOf } from "./format.js";
 import { grpcAddress } from "./grpc_address.js";
 import { HEADLINE, ORDERED } from "./metrics.js";
 import { DEFAULT_WINDOW, replace, seconds, toStreams, WINDOWS } from "./route.js";
+import { scaleOf } from "./sparkline.js";
 import { Sparklines } from "./sparklines.js";
 import { emptyServer } from "./states.js";
 import { COLUMNS, GroupRow, StreamRow, streamsWord, usedColumns } from "./stream_rows.js";
@@ -36,8 +37,7 @@ export class StreamsView {
     this.shown = PAGE_ROWS;
     this.forget();
     this.build();
-    this.sparklines = new Sparklines(this.signal, (name) => this.rows.get(`stream ${name}`)?.showSeries(this.sparklines.of(name)),
-      (error) => this.fail(error));
+    this.sparklines = new Sparklines(this.signal, () => this.showSeries(), (error) => this.fail(error));
     this.update(route);
     const timer = setInterval(() => this.rows.forEach((row) => row.tick()), TICK_MS);
     this.signal.addEventListener("abort", () => { clearInterval(timer); clearTimeout(this.typing); });
@@ -194,7 +194,6 @@ export class StreamsView {
     const streams = summaries.map((summary) => {
       const found = row(`stream ${summary.stream}`, () => new StreamRow(summary.stream));
       found.update(summary, window);
-      found.showSeries(this.sparklines.of(summary.stream));
       return found;
     });
     this.placed = list.groups.length ? list.groups.flatMap((group) => {
@@ -202,9 +201,17 @@ export class StreamsView {
       head.update(group);
       return [head, ...streams.filter((each) => each.summary.group === group.name)];
     }) : streams;
+    this.showSeries();
     const { table } = this;
     redraw(table, () => { if (table === this.table) this.arrange(); });
     this.sparklines.show(summaries.filter(({ snapshot, problem }) => Number(snapshot.revision) && !problem).map(({ stream, snapshot: { revision } }) => ({ name: stream, revision })), seconds(window));
+  }
+
+  /** Draw the rows' small charts, on one scale. */
+  showSeries() {
+    const rows = this.placed.filter((row) => row instanceof StreamRow).map((row) => [row, this.sparklines.of(row.name)]);
+    const scale = scaleOf(rows.map(([, values]) => values ?? []));
+    for (const [row, values] of rows) row.showSeries(values, scale);
   }
 
   /** Sort the rows, moving only those out of place; keep the focus. */
