@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from streameval._common.arrays import FloatArray
 
 MAX_P_VALUE = 0.05
@@ -43,29 +45,103 @@ class Split(NamedTuple):
     p_value: float
 
 
+class SplitFits(NamedTuple):
+    """What each place of a split says of each series.
+
+    Attributes
+    ----------
+    differences, z : float64[C, P]
+        After minus before, and the same in standard errors; 0 where a series has nothing on
+        one side.
+    """
+
+    differences: FloatArray
+    z: FloatArray
+
+
+def fit_splits(
+    values: FloatArray, precisions: FloatArray, inside: Sequence[float] = (0.0,)
+) -> SplitFits:
+    """Return how the levels differ at each place where they may part. O(C n len(inside)).
+
+    Parameters
+    ----------
+    values, precisions : float64[C, n]
+        Of C series of figures with the same steps; precisions are inverse variances, 0 where
+        there is no figure.
+    inside : sequence of float
+        The parts of a step after which a split may lie, 0 and up to below 1. The figure of the
+        step is then a mixture of both levels.
+
+    Returns
+    -------
+    SplitFits
+        Of P = (n - 1) len(inside) places: in and before the second step, then the third, ...
+
+    Notes
+    -----
+    The regression on a step function, from the precisions and means before, in and after the
+    step, by pairs: no sum loses the small differences of large ones.
+    """
+    scale = precisions.max(axis=1, keepdims=True)
+    weights = precisions / np.where(scale > 0, scale, 1.0)
+    sums = weights * values
+    before, level_before = _means_up_to(sums, weights)
+    after, level_after = (each[:, ::-1] for each in _means_up_to(sums[:, ::-1], weights[:, ::-1]))
+    nothing = np.zeros((len(values), 1))
+    before, level_before = before[:, :-1, None], level_before[:, :-1, None]
+    after, level_after = (
+        np.concatenate((each[:, 2:], nothing), axis=1)[..., None] for each in (after, level_after)
+    )
+    own, value = weights[:, 1:, None], values[:, 1:, None]
+    late = 1.0 - np.asarray(inside)
+    total = before + own + after
+    spread = before * after + before * own * late**2 + own * after * (1 - late) ** 2
+    moved = before * after * (level_after - level_before)
+    moved = moved + before * own * late * (value - level_before)
+    moved = moved + own * after * (1 - late) * (level_after - value)
+    is_known = spread > 0
+    spread = np.where(is_known, spread, 1.0)
+    differences = np.where(is_known, moved / spread, 0.0)
+    z = differences * np.sqrt(np.where(is_known, spread / total, 0.0) * scale[..., None])
+    places = len(values), -1
+    return SplitFits(differences.reshape(places), z.reshape(places))
+
+
+def _means_up_to(sums: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the weight and the mean of the figures up to each. O(n)."""
+    known = np.cumsum(weights, axis=1)
+    means: FloatArray = np.cumsum(sums, axis=1) / np.where(known > 0, known, 1.0)
+    return known, means
+
+
+def loss_limit(level: float) -> float:
+    """Return what twice the log-likelihood of the true split loses to the best one at most."""
+    # 1 - sqrt(level), also near 1
+    return -2 * math.log((1 - level) / (1 + math.sqrt(level)))
+
+
 def best_split(values: FloatArray, variances: FloatArray, level: float) -> Split | None:
     """Return the best split of figures; None where chance explains it. O(n log n)."""
     if not variances.min() > 0:
         return None
-    # Parts of the greatest precision.
-    weights = variances.min() / variances
-    before, after = np.cumsum(weights)[:-1], np.cumsum(weights[::-1])[-2::-1]
-    sums = weights * values
-    levels = np.cumsum(sums)[:-1] / before, np.cumsum(sums[::-1])[-2::-1] / after
-    difference = levels[1] - levels[0]
-    z = difference / np.sqrt((1 / before + 1 / after) * variances.min())
+    fits = fit_splits(values[None], 1 / variances[None])
+    difference, z = fits.differences[0], fits.z[0]
     best = int(np.argmin(z))
-    expected = np.where(np.arange(values.size) <= best, levels[0][best], levels[1][best])
-    z /= math.sqrt(_inflation((values - expected) / np.sqrt(variances)))
-    p_value = _p_value(-float(z[best]), before / after)
+    weights = variances.min() / variances
+    parts = np.arange(values.size) <= best, np.arange(values.size) > best
+    lower, upper = (float(weights[part] @ values[part] / weights[part].sum()) for part in parts)
+    residuals = (values - np.where(parts[0], lower, upper)) / np.sqrt(variances)
+    z = z / math.sqrt(inflation_of(residuals))
+    odds = np.cumsum(weights)[:-1] / np.cumsum(weights[::-1])[-2::-1]
+    p_value = _p_value(-float(z[best]), odds)
     if z[best] >= 0 or p_value >= MAX_P_VALUE:
         return None
-    lost = -2 * math.log((1 - level) / (1 + math.sqrt(level)))  # 1 - sqrt(level), also near 1
-    possible = np.flatnonzero((z < 0) & (z[best] ** 2 - z**2 <= lost)) + 1
+    possible = np.flatnonzero((z < 0) & (z[best] ** 2 - z**2 <= loss_limit(level))) + 1
     return Split(best + 1, int(possible[0]), int(possible[-1]), float(difference[best]), p_value)
 
 
-def _inflation(residuals: FloatArray) -> float:
+def inflation_of(residuals: FloatArray) -> float:
     """Return by how much steps and blocks of steps vary more than their cases explain. O(n)."""
     size, most, length = residuals.size, 1.0, 1
     while length == 1 or size // length >= MIN_BLOCKS:
