@@ -365,12 +365,15 @@ class GetHistogramRequest(_message.Message):
     BINS_FIELD_NUMBER: _builtins.int
     LOWER_FIELD_NUMBER: _builtins.int
     UPPER_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
     bins: _builtins.int
     """Number of bins of equal width, at most 500; 0 means 40."""
     lower: _builtins.float
     """Lower edge of the first bin; absent means the lowest score."""
     upper: _builtins.float
     """Upper edge of the last bin; absent means the highest score."""
+    waiting: _builtins.bool
+    """Whether to count predictions that wait for their label; not with a half-life."""
     @_builtins.property
     def selection(self) -> _types_pb2.Selection:
         """Which cases."""
@@ -382,10 +385,11 @@ class GetHistogramRequest(_message.Message):
         bins: _builtins.int = ...,
         lower: _builtins.float | None = ...,
         upper: _builtins.float | None = ...,
+        waiting: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_lower", b"_lower", "_upper", b"_upper", "lower", b"lower", "selection", b"selection", "upper", b"upper"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lower", b"_lower", "_upper", b"_upper", "bins", b"bins", "lower", b"lower", "selection", b"selection", "upper", b"upper"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lower", b"_lower", "_upper", b"_upper", "bins", b"bins", "lower", b"lower", "selection", b"selection", "upper", b"upper", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__lower: _TypeAlias = _typing.Literal["lower"]  # noqa: Y015
     _WhichOneofArgType__lower: _TypeAlias = _typing.Literal["_lower", b"_lower"]  # noqa: Y015
@@ -424,6 +428,9 @@ class GetHistogramResponse(_message.Message):
     WEIGHTED_NEGATIVES_BELOW_FIELD_NUMBER: _builtins.int
     WEIGHTED_POSITIVES_ABOVE_FIELD_NUMBER: _builtins.int
     WEIGHTED_NEGATIVES_ABOVE_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
+    WAITING_BELOW_FIELD_NUMBER: _builtins.int
+    WAITING_ABOVE_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """Log revision that the answer includes."""
     positives_below: _builtins.int
@@ -448,6 +455,10 @@ class GetHistogramResponse(_message.Message):
     """What the positives above the last bin weigh."""
     weighted_negatives_above: _builtins.float
     """What the negatives above the last bin weigh."""
+    waiting_below: _builtins.int
+    """Those below the first bin."""
+    waiting_above: _builtins.int
+    """Those above the last bin."""
     @_builtins.property
     def edges(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
         """Edges of the bins, ascending: one more than there are
@@ -485,6 +496,10 @@ class GetHistogramResponse(_message.Message):
     def weighted_negatives(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
         """What the negatives in each bin weigh."""
 
+    @_builtins.property
+    def waiting(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Predictions in each bin that wait for their label; empty unless asked for."""
+
     def __init__(
         self,
         *,
@@ -508,10 +523,13 @@ class GetHistogramResponse(_message.Message):
         weighted_negatives_below: _builtins.float = ...,
         weighted_positives_above: _builtins.float = ...,
         weighted_negatives_above: _builtins.float = ...,
+        waiting: _abc.Iterable[_builtins.int] | None = ...,
+        waiting_below: _builtins.int = ...,
+        waiting_above: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_resolution", b"_resolution", "coverage", b"coverage", "resolution", b"resolution", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_resolution", b"_resolution", "coverage", b"coverage", "edges", b"edges", "negatives", b"negatives", "negatives_above", b"negatives_above", "negatives_below", b"negatives_below", "num_misses", b"num_misses", "num_negative_misses", b"num_negative_misses", "positives", b"positives", "positives_above", b"positives_above", "positives_below", b"positives_below", "resolution", b"resolution", "revision", b"revision", "warnings", b"warnings", "weighted_negatives", b"weighted_negatives", "weighted_negatives_above", b"weighted_negatives_above", "weighted_negatives_below", b"weighted_negatives_below", "weighted_positives", b"weighted_positives", "weighted_positives_above", b"weighted_positives_above", "weighted_positives_below", b"weighted_positives_below", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_resolution", b"_resolution", "coverage", b"coverage", "edges", b"edges", "negatives", b"negatives", "negatives_above", b"negatives_above", "negatives_below", b"negatives_below", "num_misses", b"num_misses", "num_negative_misses", b"num_negative_misses", "positives", b"positives", "positives_above", b"positives_above", "positives_below", b"positives_below", "resolution", b"resolution", "revision", b"revision", "waiting", b"waiting", "waiting_above", b"waiting_above", "waiting_below", b"waiting_below", "warnings", b"warnings", "weighted_negatives", b"weighted_negatives", "weighted_negatives_above", b"weighted_negatives_above", "weighted_negatives_below", b"weighted_negatives_below", "weighted_positives", b"weighted_positives", "weighted_positives_above", b"weighted_positives_above", "weighted_positives_below", b"weighted_positives_below", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__resolution: _TypeAlias = _typing.Literal["resolution"]  # noqa: Y015
     _WhichOneofArgType__resolution: _TypeAlias = _typing.Literal["_resolution", b"_resolution"]  # noqa: Y015

@@ -327,3 +327,19 @@ def test_the_command_in_the_page_works(served: Site, require_command) -> None:
     revision = run("--json", json_format.MessageToJson(body), f"{base}:ingest")["revision"]
     snapshot = run(f"{base}:snapshot?selection.minRevision={revision}")["snapshot"]
     assert (snapshot["numPositiveRef"], snapshot["numNegativeRef"]) == ("1", "1")
+
+
+def test_a_histogram_counts_what_waits(filled: Site) -> None:
+    """Where it is asked for; without limits the bins hold those scores, too."""
+    path, asked = "/v1/streams/fraud/v3:histogram", {"bins": 2, "waiting": True}
+    found = filled.http.get(path, params=asked | {"lower": 0.25, "upper": 0.75}).json()
+    assert (found["waitingBelow"], found["waiting"], found["waitingAbove"]) == (
+        "1",
+        ["2", "2"],
+        "1",
+    )
+    assert filled.http.get(path, params=asked).json()["edges"][0] == 0
+    assert filled.http.get(path, params={"bins": 2}).json()["waiting"] == []
+    refused = filled.http.get(path, params=asked | {"selection.halfLife": "60s"})
+    assert refused.status_code == 400
+    assert "have no weight: leave out half_life" in refused.json()["message"]

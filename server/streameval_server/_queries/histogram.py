@@ -1,6 +1,6 @@
 """GetHistogram: how the scores of each class are distributed, in exact counts.
 
-Cost: O(cells + bins log(cells)).
+Cost: O(cells + bins log(cells)); with waiting predictions also O(ids).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from streameval.kernel import state_of
 from streameval.v1 import query_pb2
 from streameval_server._model.errors import invalid
 from streameval_server._queries.query_engine import range_message
-from streameval_server._queries.selection import Selection, parse_selection
+from streameval_server._queries.selection import HalfLife, Selection, parse_selection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,12 +39,15 @@ class HistogramRequest:
     bins : int
     lower, upper : float or None
         None means the lowest, the highest score.
+    waiting : bool
+        Whether to count predictions that wait for their label.
     """
 
     selection: Selection
     bins: int
     lower: float | None
     upper: float | None
+    waiting: bool
 
 
 def parse_histogram_request(request: query_pb2.GetHistogramRequest) -> HistogramRequest:
@@ -66,17 +69,25 @@ def parse_histogram_request(request: query_pb2.GetHistogramRequest) -> Histogram
     lower, upper = limits["lower"], limits["upper"]
     if lower is not None and upper is not None and lower >= upper:
         raise invalid("upper", f"upper must be above lower, got {lower:g} and {upper:g}")
-    return HistogramRequest(
-        parse_selection(request.selection), request.bins or DEFAULT_BINS, lower, upper
-    )
+    selection = parse_selection(request.selection)
+    if request.waiting and isinstance(selection.span, HalfLife):
+        raise invalid(
+            "selection.half_life", "waiting predictions have no weight: leave out half_life"
+        )
+    return HistogramRequest(selection, request.bins or DEFAULT_BINS, lower, upper, request.waiting)
 
 
 def histogram(engine: QueryEngine, request: HistogramRequest) -> query_pb2.GetHistogramResponse:
     """Return the counts of each bin."""
-    resolved = engine.resolve(request.selection)
+    if request.waiting:
+        resolved, _, waiting = engine.waiting(request.selection)
+    else:
+        resolved, waiting = engine.resolve(request.selection), None
     window = engine.window(resolved)
     coverage = engine.coverage(resolved)
     columns = list(_columns(window))
+    if waiting is not None:
+        columns.append(_ScoreColumn("waiting", np.sort(waiting), np.ones(waiting.size, np.int64)))
     ends = [column.scores[[0, -1]] for column in columns if column.scores.size]
     scores = np.sort(np.concatenate(ends)) if ends else np.empty(0)
     response = query_pb2.GetHistogramResponse(
