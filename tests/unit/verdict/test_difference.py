@@ -76,8 +76,8 @@ def test_at_a_threshold_and_with_costs() -> None:
     rng = np.random.default_rng(3)
     base, now = evaluator(rng, 5_000, 2.0), evaluator(rng, 500, 1.0)
     found = changed_figure(base, [now], "recall", threshold=1.0)
-    recalls = (each.confusion(1.0).recall for each in (now, base))
-    assert found.difference.estimate == pytest.approx(next(recalls) - next(recalls))
+    recalls = [each.interval("recall", threshold=1.0).estimate for each in (now, base)]
+    assert found.difference.estimate == recalls[0] - recalls[1]
     costly = changed_figure(base, [now], "expected_cost", threshold=1.0, cost_fp=1, cost_fn=50)
     assert costly.difference.estimate > 0.5
 
