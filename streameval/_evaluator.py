@@ -43,7 +43,7 @@ from streameval._counts.weight_columns import (
     check_weights_allowed,
 )
 from streameval._evaluator_queries import EvaluatorQueries, RevisionQueries
-from streameval._snapshot import Snapshot, take_snapshot
+from streameval._snapshot import HasSnapshot, Snapshot, take_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 _LARGEST = float(np.finfo(np.float64).max)
 
 
-class Evaluator(EvaluatorQueries):
+class Evaluator(EvaluatorQueries, HasSnapshot):
     """Exact, live evaluation of a binary scorer from a stream of cases.
 
     Parameters
@@ -759,21 +759,14 @@ class Evaluator(EvaluatorQueries):
 
     __hash__ = None  # type: ignore[assignment]  # mutable, so it must not be a key
 
-    def __repr__(self) -> str:
-        state = self._accumulator.view()
-        settings = [f"resolution={state.resolution}"] if state.resolution is not None else []
-        settings += [f"scale={state.scale!r}"] if state.scale != "plain" else []
-        settings += [f"max_cells={state.max_cells}"] if state.max_cells is not None else []
-        groups = state.clusters.num_groups
-        settings += [f"cluster_groups={groups}"] if groups else []
-        least = state.min_label_probability
-        settings += [f"min_label_probability={least}"] if least is not None else []
-        line = take_snapshot(RevisionQueries(state))._headline_line()
-        return f"<Evaluator({', '.join(settings)}): {line}>"
-
-    def __str__(self) -> str:
-        """Return the counts, AUC-PR, AP and AUC-ROC with their intervals, as a table. O(G)."""
-        return self.snapshot()._headline_table()
+    def _settings(self) -> str:
+        settings = {
+            "scale": None if self.scale == "plain" else self.scale,
+            "max_cells": self.max_cells,
+            "cluster_groups": self.cluster_groups,
+            "min_label_probability": self.min_label_probability,
+        }
+        return ", ".join(f"{name}={each}" for name, each in settings.items() if each is not None)
 
     # -- internals -------------------------------------------------------------
 

@@ -7,14 +7,14 @@ counts, so that taking a live snapshot stays cheap.
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from streameval._common.plain_values import plain
-from streameval._common.result import Result
+from streameval._common.result import Result, Shown
+from streameval._common.tables import Table
 from streameval._metric_registry import BY_NAME, Place, title_of
 from streameval._metrics.weighting import ReferenceCounts
 
@@ -200,9 +200,13 @@ class Snapshot(Result):
             "weights": None if self.weights is None else self.weights._asdict(),
             "operating_point": None
             if self.operating_point is None
-            else asdict(self.operating_point),
+            else self.operating_point.to_dict(),
             **({} if self.projection is None else {"projection": self.projection.to_dict()}),
         }
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return the one row of `to_frame`: `to_row`. O(G)."""
+        return [self.to_row()]
 
     def to_row(self) -> dict[str, Any]:
         """Return the snapshot as one flat row of a table: plain values, no nested ones.
@@ -259,45 +263,27 @@ class Snapshot(Result):
             lines.append(_INTERVALS_NOTE.format(100 * level, self._independence()))
         return "\n".join([*lines, *self._notes()])
 
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            f'<tr><th style="text-align:left;font-weight:normal">{html.escape(title_of(name))}</th>'
-            f'<td style="text-align:right"><b>{html.escape(self._value(name))}</b></td>'
-            f"<td>{self._limits(name)}</td></tr>"
-            for name in self._names()
-        )
-        notes = "".join(f"<div>{html.escape(note.strip())}</div>" for note in self._notes())
+    def _as_table(self) -> Table:
         level = next((each.level for each in self.intervals.values()), 0.95)
-        return (
-            '<table style="font-variant-numeric:tabular-nums;border-collapse:collapse">'
-            f'<caption style="text-align:left;padding-bottom:.4em">{self._summary()}</caption>'
-            '<thead><tr><th></th><th style="text-align:right">value</th>'
-            f'<th style="text-align:left">{100 * level:g} % interval, {self._independence()}</th>'
-            f"</tr></thead><tbody>{rows}</tbody></table>{notes}"
+        limits = f"{100 * level:g} % interval, {self._independence()}"
+        return Table(
+            self._summary(),
+            ["", "value", limits],
+            [[title_of(name), self._value(name), self._limits(name)] for name in self._names()],
+            [note[2:] for note in self._notes()],
         )
 
-    def _headline_table(self) -> str:
-        """Return the counts, AUC-PR, AP and AUC-ROC with their intervals, one on a line."""
-        width = max(len(title_of(name)) for name in Place.COMPARISON.names())
-        lines = [self._summary()]
-        intervals = [(name, self.intervals[name]) for name in Place.COMPARISON.names()]
-        for name, interval in intervals:
-            value = self._value(name) if math.isnan(interval.estimate) else f"{interval:.4f}"
-            lines.append(f"  {title_of(name):<{width}}  {value}")
-        if any(interval.reason is None for _, interval in intervals):
-            lines.append(_INTERVALS_NOTE.format(95, self._independence()))
-        return "\n".join([*lines, *self._notes()])
-
-    def _headline_line(self) -> str:
-        """Return the counts and the defined metrics of `_headline_table` on one line."""
-        parts = [f"P={self.num_positive_ref}, N={self.num_negative_ref}"]
-        for name in Place.COMPARISON.names():
-            interval = self.intervals[name]
-            if not math.isnan(interval.estimate):
-                title = "AP" if name == "average_precision" else title_of(name)
-                text = f"{interval.estimate:.3f}" if interval.reason else f"{interval:.3f}"
-                parts.append(f"{title} {text}")
-        return ", ".join(parts)
+    def headline(self) -> Table:
+        """Return the counts, AUC-PR, AP and AUC-ROC with their intervals, one in a row."""
+        intervals = {name: self.intervals[name] for name in Place.COMPARISON.names()}
+        rows = [
+            [title_of(name), self._value(name) if math.isnan(each.estimate) else f"{each:.4f}"]
+            for name, each in intervals.items()
+        ]
+        has_limits = any(each.reason is None for each in intervals.values())
+        assumed = [_INTERVALS_NOTE.format(95, self._independence())] if has_limits else []
+        notes = [note[2:] for note in (*assumed, *self._notes())]
+        return Table(self._summary(), (), rows, notes, names=2)
 
     def _names(self) -> Iterable[str]:
         """Return the names of the metrics that are shown."""
@@ -376,6 +362,33 @@ class Snapshot(Result):
         if self.resolution is not None and limits is not None and not math.isnan(limits[0]):
             parts.append(f"exact value within {limits[0]:.6f} to {limits[1]:.6f}")
         return "; ".join(parts)
+
+
+class HasSnapshot(Shown):
+    """Base of evaluators and windows: they are shown by the headline figures of a snapshot."""
+
+    def snapshot(self) -> Snapshot:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        """Return the counts, AUC-PR, AP and AUC-ROC with their intervals, as a table. O(G)."""
+        return self._as_table().as_text()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return ``snapshot().to_dict()``: plain values that JSON can hold. O(G)."""
+        return self.snapshot().to_dict()
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return the one row of `to_frame`: ``snapshot().to_row()``. O(G)."""
+        return self.snapshot().to_rows()
+
+    def _as_table(self) -> Table:
+        table, settings = self.snapshot().headline(), self._settings()
+        return table._replace(notes=[*table.notes, settings]) if settings else table
+
+    def _settings(self) -> str:
+        """Return the settings that the figures do not show; empty for none."""
+        return ""
 
 
 def take_snapshot(queries: EvaluatorQueries) -> Snapshot:

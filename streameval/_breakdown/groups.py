@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval._breakdown.factors import factor_of, factor_of_columns
-from streameval._breakdown.tables import html_table, shown_interval, text_table
 from streameval._common.keywords import by_keyword
 from streameval._common.result import Result
+from streameval._common.tables import Table
 from streameval._counts.cluster_keys import check_cluster_groups
 from streameval._counts.columns import check_length
 from streameval._counts.merge import merge_states, subtract_states
@@ -112,11 +112,10 @@ class GroupRanking(Result):
         ]
 
     def __str__(self) -> str:
-        table = text_table(self._header(), self._cells(), names=len(self.keys))
-        return f"{self._caption()}\n{table}"
+        return self._as_table().as_text()
 
-    def _repr_html_(self) -> str:
-        return html_table(self._caption(), self._header(), self._cells(), names=len(self.keys))
+    def _as_table(self) -> Table:
+        return Table(self._caption(), self._header(), self._cells(), names=len(self.keys))
 
     def _values(self, each: RankedGroup) -> tuple[Any, ...]:
         return each.group if len(self.keys) > 1 else (each.group,)
@@ -140,7 +139,7 @@ class GroupRanking(Result):
                 *("(missing)" if value is None else str(value) for value in self._values(each)),
                 f"{each.evaluator.num_cases:,}",
                 f"{each.evaluator.num_positive_ref:,}",
-                shown_interval(each.value),
+                each.value.brief(),
                 _shown_difference(each),
                 "" if math.isnan(each.p_value) else f"{each.p_value:.2g}",
             ]

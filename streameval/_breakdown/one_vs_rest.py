@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval._breakdown.factors import factor_of
-from streameval._breakdown.tables import html_table, shown_interval, text_table
 from streameval._common.errors import InvalidInputError
+from streameval._common.result import Shown
+from streameval._common.tables import Table
 from streameval._common.values import shown
 from streameval._counts.columns import check_length, check_scores
 from streameval._evaluator import Evaluator
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from streameval._uncertainty.limits import Figure
 
 
-class OneVsRest:
+class OneVsRest(Shown):
     """Each class against the rest: one evaluator a class, and means over the classes.
 
     It prints as a table. Made by `one_vs_rest`.
@@ -125,13 +126,10 @@ class OneVsRest:
         return rows
 
     def __str__(self) -> str:
-        return f"{self._caption()}\n{text_table(self._header(), self._cells())}"
+        return self._as_table().as_text()
 
-    def _repr_html_(self) -> str:
-        return html_table(self._caption(), self._header(), self._cells())
-
-    def __repr__(self) -> str:
-        return f"<OneVsRest: {len(self.classes)} classes, {len(self._codes):,} rows>"
+    def _as_table(self) -> Table:
+        return Table(self._caption(), self._header(), self._cells())
 
     def _caption(self) -> str:
         return (
@@ -147,12 +145,12 @@ class OneVsRest:
             [
                 str(each),
                 f"{evaluator.num_positive_ref:,}",
-                *(shown_interval(evaluator.interval(name)) for name in Place.COMPARISON.names()),
+                *(evaluator.interval(name).brief() for name in Place.COMPARISON.names()),
             ]
             for each, evaluator in self.evaluators.items()
         ]
         for title, mean in (("macro mean", self.macro), ("weighted mean", self.weighted)):
-            means = [shown_interval(mean(name)) for name in Place.COMPARISON.names()]
+            means = [mean(name).brief() for name in Place.COMPARISON.names()]
             rows.append([title, f"{len(self._codes):,}", *means])
         return rows
 

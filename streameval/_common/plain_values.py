@@ -12,6 +12,8 @@ from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+import numpy as np
+
 
 def plain_values(answer: Any) -> dict[str, Any]:
     """Return an answer, and the values that it holds, as what JSON can hold; None for nan."""
@@ -24,6 +26,8 @@ def plain_value(value: Any) -> Any:
         return value.to_dict()
     if is_dataclass(value):
         return plain_values(value)
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
     if isinstance(value, tuple | list):
         return [plain_value(each) for each in value]
     if isinstance(value, Mapping):

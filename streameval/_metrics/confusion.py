@@ -14,6 +14,7 @@ from typing import Any
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.result import Result
+from streameval._common.tables import Table
 from streameval._common.values import real, shown
 from streameval._metrics.costs import check_costs
 
@@ -45,6 +46,19 @@ class Confusion(Result):
     fp: float
     fn: float
     tn: float
+
+    def _as_table(self) -> Table:
+        rates = ("precision", "recall", "specificity", "f_measure")
+        shown = ", ".join(f"{each.replace('_', ' ')} {getattr(self, each):.4f}" for each in rates)
+        return Table(
+            f"Scores of {self.threshold:g} or more are called positive",
+            ["reference", "called positive", "called negative"],
+            [
+                ["positive", f"{self.tp:,.10g}", f"{self.fn:,.10g}"],
+                ["negative", f"{self.fp:,.10g}", f"{self.tn:,.10g}"],
+            ],
+            [shown],
+        )
 
     def in_weights(self, unit: int) -> Confusion:
         """Return the matrix of counts in this unit with sums of weights instead. O(1)."""

@@ -12,12 +12,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
-from streameval._common.result import Result
+from streameval._common.result import Result, rows_of
 from streameval._common.values import real, shown
 
 if TYPE_CHECKING:
@@ -76,6 +76,14 @@ class CostCurve(Result):
     probability_cost: FloatArray
     cost: FloatArray
     thresholds: FloatArray
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row for each end of a piece, with the best threshold of the piece after it.
+
+        The threshold of the last row is nan. O(K).
+        """
+        ends = {"probability_cost": self.probability_cost, "cost": self.cost}
+        return rows_of({**ends, "threshold": np.append(self.thresholds, np.nan)[: self.cost.size]})
 
     def at(self, probability_cost: npt.ArrayLike) -> FloatArray:
         """Return the least normalised expected cost.

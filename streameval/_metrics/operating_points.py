@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
-from streameval._common.result import Result
+from streameval._common.result import Result, rows_of
 from streameval._common.values import reals
 from streameval._counts.cumulative import cumulative_counts
 from streameval._counts.weights import WEIGHT_UNITS
@@ -103,6 +103,10 @@ class Curve(CurveAreas, Result):
             "recall": self.recall,
             "precision": self.precision,
         }
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row for each point, with the values of `to_dict`. O(K)."""
+        return rows_of(self.to_dict())
 
     @property
     def is_weighted(self) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval._common.result import Result
+from streameval._common.tables import Table
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -44,8 +45,14 @@ class ReliabilityTable(Result):
     >>> from streameval import Evaluator
     >>> ev = Evaluator()
     >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.6, 0.1])
-    >>> round(ev.reliability(bins=2).calibration_error, 3)
+    >>> table = ev.reliability(bins=2)
+    >>> round(table.calibration_error, 3)
     0.1
+    >>> table
+    Scores and observed rates in 2 bins: calibration error 0.1000, at most 0.1000
+      bin       cases  positives  mean score  observed rate
+      0 to 0.5      1          0      0.1000         0.0000
+      0.5 to 1      3          2      0.7667         0.6667
     """
 
     lower: FloatArray
@@ -57,6 +64,23 @@ class ReliabilityTable(Result):
 
     def __len__(self) -> int:
         return self.counts.size
+
+    def __str__(self) -> str:
+        return self._as_table().as_text()
+
+    def _as_table(self) -> Table:
+        columns = (self.lower, self.upper, self.counts, self.positives)
+        rates = (self.mean_score, self.observed_rate)
+        return Table(
+            f"Scores and observed rates in {len(self)} bins: calibration error "
+            f"{self.calibration_error:.4f}, at most {self.largest_calibration_error:.4f}",
+            ["bin", "cases", "positives", "mean score", "observed rate"],
+            [
+                [f"{low:.4g} to {high:.4g}", f"{cases:,.10g}", f"{positives:,.10g}"]
+                + [f"{each[row]:.4f}" for each in rates]
+                for row, (low, high, cases, positives) in enumerate(zip(*columns, strict=True))
+            ],
+        )
 
     @property
     def is_weighted(self) -> bool:

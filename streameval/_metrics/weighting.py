@@ -36,6 +36,9 @@ class WeightTotals(NamedTuple):
             "of equal weight"
         )
 
+    def __repr__(self) -> str:
+        return str(self)
+
 
 class WeightQueries(Queries):
     """What the cases weigh."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
-from streameval._common.result import Result
+from streameval._common.result import Result, Shown
 from streameval._common.values import real, shown
 from streameval._metric_registry import BY_NAME, Place
 from streameval._projection.delay_scale import MIN_POWER, delay_scale
@@ -198,7 +198,7 @@ def _plain(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-class Projection:
+class Projection(Shown):
     """What a window will read once each of its predictions has its label.
 
     `LabelJoiner.projection` returns it.
@@ -377,15 +377,13 @@ class Projection:
             metric, prevalence, now, interval, limits, None, backtest, widening, self.assumption
         )
 
-    def __repr__(self) -> str:
-        # No metrics, as in `Window`: a debugger shows a representation of each object.
-        start, end = (to_datetime(each).isoformat(timespec="seconds") for each in self._span_us)
-        state = "projected" if self.reason is None else f"refused: {self.reason.name}"
-        return f"<Projection {start} to {end}: {self.labelled_share:.1%} labelled, {state}>"
-
     def __str__(self) -> str:
         """Return the headline figures, one after the other."""
         return "\n".join(map(str, self.headline()))
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return one flat row for each of the headline figures."""
+        return [row for each in self.headline() for row in each.to_rows()]
 
     # -- internals -------------------------------------------------------------
 

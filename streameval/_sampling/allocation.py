@@ -94,6 +94,13 @@ class LabelSample(Result):
     def __len__(self) -> int:
         return len(self.ids)
 
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row for each id. O(size)."""
+        return [
+            {"id": each, "label_probability": probability}
+            for each, probability in zip(self.ids, self.label_probabilities.tolist(), strict=True)
+        ]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelAllocation(Result):
@@ -133,6 +140,10 @@ class LabelAllocation(Result):
         Declare it where the labels are counted: no drawn case weighs more than 1 over it.
         """
         return min(band.label_probability for band in self.bands)
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row for each band, the lowest scores first. O(bands)."""
+        return [row for band in self.bands for row in band.to_rows()]
 
     @by_keyword
     def draw(self, *, ids: Any, scores: Any, seed: int = 0) -> LabelSample:

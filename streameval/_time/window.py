@@ -17,7 +17,7 @@ from streameval._counts.weight_columns import check_least_probability
 from streameval._evaluator import Evaluator
 from streameval._evaluator_queries import EvaluatorQueries
 from streameval._metrics.weighting import ReferenceCounts
-from streameval._snapshot import Snapshot, take_snapshot
+from streameval._snapshot import HasSnapshot, Snapshot, take_snapshot
 from streameval._time.times import to_datetime
 from streameval._uncertainty.design_effect import INDEPENDENT
 
@@ -65,7 +65,7 @@ class WindowCounts(NamedTuple):
         return WindowCounts(*(mine - its for mine, its in zip(self, part, strict=True)))
 
 
-class Window(EvaluatorQueries):
+class Window(EvaluatorQueries, HasSnapshot):
     """The cases of a run of panes: every query of `Evaluator`, no mutation.
 
     It covers [start, end): the time that the caller asked for, widened to whole panes.
@@ -286,17 +286,6 @@ class Window(EvaluatorQueries):
         rest = Window(left, *self._span_us)
         is_part = left.clusters.num_groups < self._state.clusters.num_groups
         return rest.part_of(self) if is_part else rest
-
-    def __repr__(self) -> str:
-        # No metrics: the debugger's list of a month's panes would compute a snapshot of each.
-        return (
-            f"<{type(self).__name__} {_iso(self.start)} to {_iso(self.end)}: "
-            f"{self.num_positive_ref:,} positive, {self.num_negative_ref:,} negative references>"
-        )
-
-    def __str__(self) -> str:
-        """Return the counts, AUC-PR, AP and AUC-ROC with their intervals, as a table. O(G)."""
-        return self.snapshot()._headline_table()
 
 
 def mixed_decay_error() -> InvalidInputError:

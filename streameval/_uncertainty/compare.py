@@ -15,14 +15,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.keywords import by_keyword
-from streameval._common.result import Result
-from streameval._metric_registry import BY_NAME, reason_of
+from streameval._common.result import Result, flat_row
+from streameval._common.tables import Table
+from streameval._metric_registry import BY_NAME, reason_of, title_of
 from streameval._uncertainty.cluster_effect import TOO_COARSE, TOO_FEW_CLUSTERS
 from streameval._uncertainty.design_effect import correlation
 from streameval._uncertainty.estimates import rule_of
@@ -161,6 +162,38 @@ class Comparison(Result):
             lines.append(f"AUC-ROC, which does not depend on it: {roc}")
         return "\n".join((*lines, *self.warnings))
 
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return one flat row for each metric that is compared. O(1)."""
+        row = {
+            "metric": self.metric,
+            "prevalence": self.prevalence,
+            "a": self.a,
+            "b": self.b,
+            "difference": self.difference,
+            "difference_lower": self.lower,
+            "difference_upper": self.upper,
+            "p_value": self.p_value,
+            "e_value": self.e_value,
+            "reason": self.reason,
+        }
+        return [flat_row(row), *([] if self.auc_roc is None else self.auc_roc.to_rows())]
+
+    def _as_table(self) -> Table:
+        """Return both values and their difference, of AUC-ROC too where it is given."""
+        shown = [self] if self.auc_roc is None else [self, self.auc_roc]
+        name = "e" if self.anytime else "p"
+        notes = list(self.warnings)
+        if self.prevalence is not None:
+            notes.insert(0, f"both at a prevalence of {self.prevalence:.4g}")
+        if self.reason is not None:
+            notes.insert(0, f"no interval: {self.reason}, {self._advice(self.reason)}")
+        return Table(
+            f"{100 * self.level:g} % intervals{' at all looks' if self.anytime else ''}",
+            ["", "a", "b", "a minus b", name],
+            list(map(_cells, shown)),
+            notes,
+        )
+
     def _advice(self, reason: str) -> str:
         if reason not in _LACKS:
             return advice_on(reason)
@@ -168,6 +201,16 @@ class Comparison(Result):
             name for name, of in zip("ab", (self.a, self.b), strict=True) if math.isnan(of.estimate)
         ]
         return f"{sides[0]} has {_LACKS[reason]}"
+
+
+def _cells(found: Comparison) -> list[str]:
+    """Return the metric, both values, their difference and the evidence, as a notebook has them."""
+    limits = "" if found.reason else f" ({found.lower:+.4f} to {found.upper:+.4f})"
+    shown = "" if math.isnan(found.difference) else f"{found.difference:+.4f}{limits}"
+    evidence = found.e_value if found.anytime else found.p_value
+    is_given = evidence is not None and not math.isnan(evidence)
+    sides = [f"{each:.4f}" for each in (found.a, found.b)]
+    return [title_of(found.metric), *sides, shown, f"{evidence:.2g}" if is_given else ""]
 
 
 def advice_on(reason: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval._common.result import Result
+from streameval._common.tables import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,6 +93,20 @@ class Interval(Result):
         if self.reason is not None:
             limits = f"no interval: {self.reason}"
         return limits if math.isnan(self.estimate) else f"{self.estimate:{spec}} ({limits})"
+
+    def brief(self) -> str:
+        """Return it with three decimals, as a cell of a table: alone where it has no limits."""
+        if math.isnan(self.estimate):
+            return "undefined"
+        return f"{self.estimate:.3f}" if self.reason else f"{self:.3f}"
+
+    def _as_table(self) -> Table:
+        figures = [f"{each:.4f}" for each in (self.estimate, self.lower, self.upper)]
+        name = f"{100 * self.level:g} % interval, {self.method}"
+        notes = [
+            each for each in (self.reason and f"no limits: {self.reason}", self.warning) if each
+        ]
+        return Table("", ["", "estimate", "from", "to"], [[name, *figures]], notes)
 
     @property
     def reason(self) -> str | None:

@@ -6,9 +6,9 @@ import math
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from streameval._breakdown.tables import shown_interval, text_table
 from streameval._common.plain_values import plain
 from streameval._common.spans import parse_span
+from streameval._common.tables import Table
 from streameval._metric_registry import title_of
 from streameval._uncertainty.compare import what_it_lacks
 from streameval.cli._connection import connect
@@ -67,7 +67,7 @@ def query_by(
         _cells(each, fall, found.cases)
         for each, fall in zip(ranking.segments, found.falls, strict=True)
     ]
-    say(text_table(header, cells, names=1))
+    say(Table("", header, cells).as_text())
     if ranking.num_left_out:
         out.print(
             f"{ranking.num_left_out:,} with fewer than {MIN_REFERENCES} positives or negatives "
@@ -139,7 +139,7 @@ def _cells(each: RankedSegment, fall: StreamFall | None, cases: int) -> list[str
         difference = f"{each.difference:+.3f}{limits}"
     return [
         _name(each.segment[1]),
-        shown_interval(each.value),
+        each.value.brief(),
         difference,
         "" if math.isnan(each.p_value) else f"{each.p_value:.2g}",
         f"{size:,}",

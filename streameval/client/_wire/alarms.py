@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, Literal
 
-from streameval._common.plain_values import plain_values
 from streameval._common.result import Result
 from streameval._drift.alarm import Alarm, DriftedSegment
 from streameval._drift.change import LEVEL
@@ -82,10 +81,6 @@ class AlarmStatus(Result):
     alarms: tuple[StreamAlarm, ...] = ()
     left_out: int = 0
     warnings: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as values that JSON has."""
-        return plain_values(self)
 
 
 @reads(alarm_pb2.Alarm)

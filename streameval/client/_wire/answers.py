@@ -93,10 +93,6 @@ class StreamProjection(Result):
         """Return the figures, one after the other."""
         return "\n".join(map(str, self.figures))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values that JSON can hold; nan is None."""
-        return plain_values(self)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StreamComparison(Comparison):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streameval._common.plain_values import plain_values
 from streameval._common.result import Result
 
 if TYPE_CHECKING:
@@ -31,7 +30,3 @@ class StreamMark(Result):
     time: datetime
     text: str
     create_time: datetime
-
-    def to_dict(self) -> dict[str, object]:
-        """Return it as values that JSON has, with times in ISO 8601."""
-        return plain_values(self)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from streameval._common.plain_values import plain_values
 from streameval._common.result import Result
 from streameval._uncertainty.compare import Comparison
 
@@ -121,10 +120,6 @@ class PairInfo(Result):
     create_revision: int
     settings: PairSettings
     counters: PairCounters | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values that JSON can hold; durations in seconds."""
-        return plain_values(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -267,10 +262,6 @@ class PairComparison(Comparison):
         if self.verdict == "a_better":
             return self.names[0]
         return self.names[1] if self.verdict == "b_better" else None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values that JSON can hold; None for nan."""
-        return plain_values(self)
 
     def __str__(self) -> str:
         """Return the sentence, the limits of one look, and on which ids it stands."""

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from streameval._common.errors import InvalidInputError
-from streameval._common.plain_values import plain_values
 from streameval._common.result import Result
 from streameval._common.values import shown
 from streameval.client._wire.calls import Call, PagedCall
@@ -77,10 +76,6 @@ class StreamSummary(Result):
     projected_at: datetime | None = None
     outdated: bool = False
     problem: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values that JSON can hold."""
-        return plain_values(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

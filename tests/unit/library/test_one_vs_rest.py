@@ -171,7 +171,6 @@ def test_it_prints_and_gives_rows() -> None:
     assert f"{found.macro():.3f}" in lines[5]
     assert f"{found.weighted('auc_roc'):.3f}" in lines[6]
     assert found._repr_html_().count("<tr>") == 6
-    assert repr(found) == "<OneVsRest: 3 classes, 90 rows>"
     frame = pd.DataFrame(found.to_rows())
     assert frame["class"].tolist() == [0, 1, 2]
     assert frame.auc_pr[1] == found[1].auc_pr()
