@@ -70,10 +70,30 @@ def variance_of_sums(residuals: Collection[int], unit: int) -> float:
     return number / (number - 1) * (sum(each**2 for each in residuals) / unit)
 
 
-def slow_dependence(
-    timed: Sequence[tuple[int, int]], unit: int, variance: float
-) -> SlowDependence | None:
-    """Return how panes depend on one another over hours; None where they may not. O(panes).
+class BatchRatio(NamedTuple):
+    """How much batches of some hours vary.
+
+    Attributes
+    ----------
+    hours : int
+    ratio : float
+        The variance of the mean with the batches as blocks, over the one without dependence.
+    batches : int
+        How many there are.
+    """
+
+    hours: int
+    ratio: float
+    batches: int
+
+    @property
+    def is_more(self) -> bool:
+        """Whether that is more than chance."""
+        return self.ratio > most_by_chance(self.batches - 1)
+
+
+def batch_ratios(timed: Sequence[tuple[int, int]], unit: int, variance: float) -> list[BatchRatio]:
+    """Return how much batches vary, of each length with enough of them. O(panes).
 
     Parameters
     ----------
@@ -92,12 +112,24 @@ def slow_dependence(
             batches[batch] = batches.get(batch, 0) + residual
         if len(batches) >= MIN_BATCHES:
             ratio = variance_of_sums(batches.values(), unit) / variance if variance else 0.0
-            found.append((hours, ratio, ratio > _most_by_chance(len(batches) - 1)))
+            found.append(BatchRatio(hours, ratio, len(batches)))
+    return found
+
+
+def slow_dependence(
+    timed: Sequence[tuple[int, int]], unit: int, variance: float
+) -> SlowDependence | None:
+    """Return how panes depend on one another over hours; None where they may not. O(panes).
+
+    The arguments are as of `batch_ratios`.
+    """
+    found = batch_ratios(timed, unit, variance)
     if len(found) < 2:
         return None
-    (before, short, _), (hours, ratio, _) = found[-2:]
+    before, short = found[-2][:2]
+    hours, ratio, _ = found[-1]
     # A cycle within a day makes hours vary, and days not.
-    if not any(is_more and ratio >= each > 1 for _, each, is_more in found):
+    if not any(each.is_more and ratio >= each.ratio > 1 for each in found):
         return None
     # The excess of a batch of h hours is about h/(h + 2 t), of a correlation time t.
     share = max(short - 1, 0.0) / (ratio - 1)
@@ -107,7 +139,7 @@ def slow_dependence(
     return SlowDependence(hours, ratio, lasts / time if time else math.inf)
 
 
-def _most_by_chance(freedom: int) -> float:
+def most_by_chance(freedom: int) -> float:
     """Return the quantile of chi-square over its degrees of freedom (Wilson and Hilferty 1931)."""
     share = 2 / (9 * freedom)
     root = 1 - share + _QUANTILE * math.sqrt(share)

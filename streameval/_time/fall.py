@@ -41,7 +41,13 @@ from streameval._uncertainty.intervals import (
     checked_costs,
 )
 from streameval._uncertainty.rules import Given
-from streameval._uncertainty.split import MAX_P_VALUE, MIN_FIGURES, best_split
+from streameval._uncertainty.split import (
+    CYCLE_DAYS,
+    MAX_P_VALUE,
+    MIN_FIGURES,
+    best_split,
+    unseen_cycle,
+)
 from streameval._uncertainty.weighted_variance import class_sums
 
 if TYPE_CHECKING:
@@ -52,7 +58,6 @@ if TYPE_CHECKING:
 
 MIN_CASES = 30
 """Positives, and negatives, of a step."""
-CYCLE_DAYS = 14
 _DAY = timedelta(days=1)
 
 
@@ -176,7 +181,7 @@ def find_fall(
         split.difference * unit,
         split.p_value,
         level,
-        _cycles(series[-1].end - series[0].start) + _rarer_positives(steps, split.at, metric),
+        (*_unseen(series), *_rarer_positives(steps, split.at, metric)),
     )
 
 
@@ -307,13 +312,10 @@ def _variances(steps: Sequence[_Step]) -> FloatArray:
     return variances
 
 
-def _cycles(span: timedelta) -> tuple[str, ...]:
-    """Return what looks the same as a fall in so short a series."""
-    if span < 2 * _DAY:
-        return ("the windows cover less than two days: a daily cycle looks the same",)
-    if span < CYCLE_DAYS * _DAY:
-        return ("the windows cover less than two weeks: a weekly cycle looks the same",)
-    return ()
+def _unseen(series: Sequence[Window]) -> tuple[str, ...]:
+    """Return which cycle looks the same as a fall in so short a series."""
+    found = unseen_cycle(series[-1].end - series[0].start)
+    return () if found is None else (f"the windows cover {found}",)
 
 
 def _rarer_positives(steps: Sequence[_Step], at: int, metric: str) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ estimate of one drop in otherwise constant figures.
 from __future__ import annotations
 
 import math
+from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -27,12 +28,23 @@ if TYPE_CHECKING:
 
     from streameval._common.arrays import FloatArray
 
+CYCLE_DAYS = 14
+"""In fewer days a weekly cycle is not seen twice."""
 MAX_P_VALUE = 0.05
 MIN_BLOCKS = 6
 MIN_FIGURES = 3
 """Of two it is not known by how much more than chance they vary."""
 _MIN_SUPREMUM = 1.5
 """The supremum's formula is of large deviations."""
+
+
+def unseen_cycle(span: timedelta) -> str | None:
+    """Return the cycle that looks the same as a fall in so short a time; None of a long one."""
+    if span < timedelta(days=2):
+        return "less than two days: a daily cycle looks the same"
+    if span < timedelta(days=CYCLE_DAYS):
+        return "less than two weeks: a weekly cycle looks the same"
+    return None
 
 
 class Split(NamedTuple):

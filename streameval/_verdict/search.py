@@ -58,6 +58,10 @@ class StepSums(NamedTuple):
         counts, totals, squares = (each[:, chosen] for each in self.sums)
         return StepSums(self.starts_us[chosen], self.ends_us[chosen], counts, totals, squares)
 
+    def with_cases(self) -> StepSums:
+        """Return the steps that have a case of a class."""
+        return self.part(self.counts.sum(axis=0) > 0)
+
     def merged(self, number: int) -> StepSums:
         """Return runs of `number` steps as one each; the last run may have fewer."""
         at = np.arange(0, self.starts_us.size, number)
@@ -120,7 +124,7 @@ def find_change(base: StepSums, steps: StepSums, *, level: float = LEVEL) -> Cha
     O(n), and O(128^2) for each change that is over. It describes one look and promises nothing
     about the rate of changes found.
     """
-    series = base.before(steps.part(steps.counts.sum(axis=0) > 0))
+    series = base.before(steps.with_cases())
     over: tuple[StepSums, StepSums] | None = None
     while series.starts_us.size > 2:
         episode = _episode(series)
