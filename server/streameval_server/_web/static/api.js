@@ -12,14 +12,17 @@ export const token = {
   forget: () => sessionStorage.removeItem(TOKEN),
 };
 
-/** The error of a call; status 0 means that the server did not answer. */
+/**
+ * The error of a call; status 0 means that the server did not answer. An answer of the server itself has a
+ * `requestId`, under which its log names the call; a proxy's has none.
+ */
 export class ApiError extends Error {
-  constructor(status, message, reason = "") {
+  constructor(status, message, { reason = "", requestId = "" } = {}) {
     super(message);
-    this.status = status;
-    this.reason = reason;
+    Object.assign(this, { status, reason, requestId });
   }
 
+  /** Whether the same call may succeed later. */
   get isUnavailable() {
     return this.status === 0 || this.status === 429 || this.status >= 500;
   }
@@ -90,17 +93,20 @@ async function request(path, parameters, signal, accept, change = undefined) {
 }
 
 async function responseError(response) {
+  let body = null;
   try {
-    return statusError(response.status, await response.json());
+    body = await response.json();
   } catch {
-    return new ApiError(response.status, `the server answered ${response.status}`);
+    // A page of a proxy, or an answer that was cut off: the status says all that is known.
   }
+  return statusError(response.status, body ?? {}, response.headers.get("x-request-id"));
 }
 
-function statusError(status, body) {
-  const details = body.details ?? [];
-  const info = details.find((detail) => detail["@type"]?.endsWith("google.rpc.ErrorInfo"));
-  return new ApiError(status, body.message, info?.reason);
+function statusError(status, { message, details = [] }, requestId = null) {
+  const of = (type) => details.find((detail) => detail["@type"]?.endsWith(type));
+  return new ApiError(status, message ?? `the answer has the HTTP status ${status}`, {
+    reason: of("google.rpc.ErrorInfo")?.reason, requestId: requestId ?? of("google.rpc.RequestInfo")?.requestId,
+  });
 }
 
 /**
@@ -135,7 +141,7 @@ export async function watch(path, parameters, { onAnswer, onState, signal }) {
   }
 }
 
-const STATUS_OF_CODE = { 5: 404, 7: 403, 14: 503, 16: 401 };
+const STATUS_OF_CODE = { 4: 504, 5: 404, 7: 403, 8: 429, 12: 501, 13: 500, 14: 503, 16: 401 };
 
 function eventError(status) {
   return statusError(STATUS_OF_CODE[status.code] ?? 400, status);
@@ -210,7 +216,8 @@ export function throttle(draw, signal) {
 
 /**
  * Runs `load` on request: at most once per `gapMs`, never twice at the same time. Requests made
- * while it runs are merged into one further run. `failed` gets an ApiError.
+ * while it runs are merged into one further run. `failed` gets an ApiError; where the same call may
+ * succeed later, it runs again.
  */
 export class Refresher {
   constructor(load, gapMs, signal, failed) {
@@ -233,6 +240,8 @@ export class Refresher {
         if (this.signal.aborted) break;
         if (!(error instanceof ApiError)) throw error;
         this.failed(error);
+        this.wanted ||= error.isUnavailable;
+        if (error.isUnavailable) await sleep(MAX_RETRY_MS, this.signal);
       }
       await sleep(this.gapMs, this.signal);
     }

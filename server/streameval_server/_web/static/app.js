@@ -5,7 +5,7 @@ import { CompareView } from "./compare.js";
 import { fill, setText } from "./dom.js";
 import { clock } from "./format.js";
 import { currentRoute } from "./route.js";
-import { denied, refused, unavailable } from "./states.js";
+import { denied, failureWords, refused, unavailable } from "./states.js";
 import { StreamView } from "./stream.js";
 import { StreamsView } from "./streams.js";
 import { startTheme } from "./theme.js";
@@ -47,7 +47,7 @@ function show(route, key) {
     route: currentRoute,
     connection: (state, error) => {
       // The server answered, though not with figures: neither live nor disconnected.
-      if (!aborter.signal.aborted) connection(state === "refused" && !error.isDenied ? "idle" : state);
+      if (!aborter.signal.aborted) connection(state === "refused" && !error.isDenied ? "idle" : state, error);
     },
     failure: (error) => failure(error),
   };
@@ -76,19 +76,24 @@ function failure(error) {
 
 const WORDS = { idle: "", connecting: "Connecting", live: "Live", lost: "Connection lost", refused: "Not connected" };
 
-function connection(state) {
+/** `error` is why the state is "lost". */
+function connection(state, error = null) {
   if (state === "live") lastAnswer = new Date();
   forget.hidden = !token.get();
-  if (pill.dataset.state === state) return;
+  const words = state === "lost" ? lostWords(error) : "";
+  if (pill.dataset.state === state && (state !== "lost" || banner.textContent === words)) return;
   const isBack = state === "live" && !banner.hidden;
   pill.dataset.state = state;
   pill.hidden = state === "idle"; // nothing is watched
-  setText(pill, WORDS[state]);
+  setText(pill, state === "lost" && error.status ? "Server fails" : WORDS[state]);
   banner.hidden = state !== "lost";
-  if (state === "lost") {
-    setText(banner, `The connection to the server is lost. ${lastAnswer ? `Figures are those of ${clock(lastAnswer)}. ` : ""}Reconnecting.`);
-  }
+  if (state === "lost") setText(banner, words);
   if (state === "lost" || isBack) setText(document.getElementById("spoken"), isBack ? "The connection is back; figures are live." : banner.textContent);
+}
+
+function lostWords(error) {
+  const [title, advice] = error.status ? failureWords(error) : ["The connection to the server is lost", ""];
+  return [`${title}.`, lastAnswer ? `Figures are those of ${clock(lastAnswer)}.` : "", advice, "Trying again."].filter(Boolean).join(" ");
 }
 
 forget.addEventListener("click", () => { token.forget(); retry(); });

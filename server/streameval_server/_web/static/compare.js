@@ -8,7 +8,7 @@ import { points, prPath, rocPath } from "./geometry.js";
 import { COMPARED, HEADLINE } from "./metrics.js";
 import { PairedSection } from "./paired.js";
 import { between, replace, segment, segmentProblem, segmentText, selection, toCompare, windowProblem, WINDOWS } from "./route.js";
-import { sentence } from "./states.js";
+import { sentence, skeleton } from "./states.js";
 import { worded } from "./warnings.js";
 
 const GAP_MS = 1_000;
@@ -39,7 +39,7 @@ export class CompareView {
     }, SIDES.map((side) => this.side(side)),
     h("div", { class: "by" }, h("label", { for: "metric" }, "By"), this.metric,
       h("button", { type: "button", class: "quiet", id: "swap", onclick: () => this.swap() }, "Swap A and B")), this.names);
-    this.result = h("section", { class: "card result", id: "result", "aria-labelledby": "result-title" });
+    this.result = h("section", { class: "card result", id: "result", "aria-labelledby": "result-title" }, skeleton([28, 96]));
     this.warnings = h("ul", { class: "warnings", hidden: true });
     this.paired = new PairedSection(this.context, {
       align: () => this.align(), refresh: () => this.refresher.request(), choose: () => this.go(),

@@ -80,10 +80,37 @@ export function denied(error, retry) {
     token.get() ? h("button", { type: "button", class: "quiet", onclick: () => { token.forget(); retry(); } }, "Forget the token") : null);
 }
 
-/** The server does not answer, and there are no figures yet. */
+/** What an error is that may pass, and what to do: [title, advice]. */
+export function failureWords({ status, requestId }) {
+  if (status === 0) return ["The server does not answer", "Check that it runs, and that this address reaches it."];
+  if (!requestId) return [`A proxy before the server answered ${status}`, "Ask who runs the proxy whether it reaches the server, and how long it waits."];
+  const log = `Its log has the cause under the request ID ${requestId}.`;
+  return {
+    429: ["The server has too much to do", "Choose a shorter window, or raise its limits."],
+    503: ["The server is not ready", "It starts, stops, or waits for its disk."],
+    504: ["The answer took the server too long", "Choose a shorter window."],
+  }[status] ?? [`The server failed with status ${status}`, `It runs, but could not compute this. ${log}`];
+}
+
+/** A call failed that may succeed later, and there are no figures yet. */
 export function unavailable(error) {
-  return state("away", "The server does not answer",
-    h("p", {}, `${sentence(error.message)} Retrying; the page continues when the server is back.`));
+  const [title, advice] = failureWords(error);
+  return state("away", title,
+    h("p", {}, `${sentence(error.message)} ${advice}`), h("p", { class: "note" }, "The page tries again by itself."));
+}
+
+/** Say in a card that it failed while others have their figures; null: it did not. The banner says that no answer comes. */
+export function showFailure(card, error) {
+  card.querySelector(":scope > .failed-part")?.remove();
+  if (!error?.status) return;
+  const [title, advice] = failureWords(error);
+  card.prepend(h("p", { class: "failed-part", role: "status" }, h("strong", {}, `${title}: `), `${sentence(error.message)} ${advice} It is tried again.`));
+}
+
+/** Shapes of what is loading: the first of `heights`, in pixels, is on top. */
+export function skeleton(heights) {
+  return h("div", { class: "skeleton", role: "status", "aria-label": "Loading" },
+    heights.map((height) => h("div", { style: { height: `${height}px` } })));
 }
 
 /** Another refusal: an invalid name, a segment key that is not declared. */

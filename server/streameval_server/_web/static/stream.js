@@ -12,7 +12,7 @@ import { COSTS, HEADLINE, RATES, SHOWN } from "./metrics.js";
 import { between, DEFAULT_WINDOW, replace, seconds, segment, segmentProblem, segmentText, toStream, windowProblem, WINDOWS } from "./route.js";
 import { SegmentTrends } from "./segment_trends.js";
 import { MIN_CASES, SegmentsCard } from "./segments.js";
-import { malformed, noData, oneClass } from "./states.js";
+import { malformed, noData, oneClass, showFailure, skeleton } from "./states.js";
 import { StreamHead } from "./stream_head.js";
 import { StreamReader } from "./stream_reader.js";
 import { TimeCharts } from "./time_charts.js";
@@ -145,16 +145,17 @@ export class StreamView {
     const refresher = (card, load, gapMs) => new Refresher(async () => {
       await load();
       card.removeAttribute("aria-busy");
-    }, gapMs, this.requestSignal, (error) => this.fail(error));
+      showFailure(card, null);
+    }, gapMs, this.requestSignal, (error) => this.failPart(card, error));
     this.refreshers = {
       curve: refresher(this.decision.threshold.element, () => this.decision.loadCurve(this.reader), CURVE_GAP_MS),
       histogram: refresher(this.decision.histogram.element, () => this.decision.loadHistogram(this.reader), CURVE_GAP_MS),
       timeline: refresher(this.time.timeline.element, () => this.loadTime(), SLOW_GAP_MS),
       calibration: refresher(this.calibration.element, () => this.loadCalibration(), SLOW_GAP_MS),
       segments: refresher(this.segments.element, () => this.loadSegments(), SLOW_GAP_MS),
-      trends: new Refresher(() => this.loadTrends(), TRENDS_GAP_MS, this.requestSignal, (error) => this.fail(error)),
+      trends: refresher(this.trends.element, () => this.loadTrends(), TRENDS_GAP_MS),
       reference: new Refresher(() => this.time.loadReference(this.reader, this.snapshot, this.status), PROJECTION_GAP_MS,
-        this.requestSignal, (error) => this.fail(error)),
+        this.requestSignal, (error) => this.failPart(this.time.timeline.element, error)),
       projection: new Refresher(() => this.loadProjection(), PROJECTION_GAP_MS, this.requestSignal, (error) => {
         if (error.isDenied) this.fail(error);
         else if (error.status) this.time.projection.fail(error.message); // all other cards have their answers
@@ -163,6 +164,7 @@ export class StreamView {
     this.time.clear();
     this.decision.clear();
     for (const { element } of this.cards) element.setAttribute("aria-busy", "true");
+    if (this.over.hidden) redraw(this.placeholder, () => fill(this.placeholder, skeleton([72, 104, 320])));
     this.snapshot = this.ranking = null;
     this.answer.update({ snapshot: null, projected: null, segment: this.segment });
     this.reader = new StreamReader(this.name, this, this.requestSignal);
@@ -175,6 +177,12 @@ export class StreamView {
         if (state === "refused" || (state === "lost" && !this.snapshot)) this.fail(error);
       },
     });
+  }
+
+  /** A card could not be loaded: say so in it, where the others keep their figures. */
+  failPart(card, error) {
+    if (error.isUnavailable) showFailure(card, error);
+    else this.fail(error);
   }
 
   fail(error) {

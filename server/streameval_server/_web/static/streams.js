@@ -8,7 +8,7 @@ import { HEADLINE, ORDERED } from "./metrics.js";
 import { DEFAULT_WINDOW, replace, seconds, toStreams, WINDOWS } from "./route.js";
 import { scaleOf } from "./sparkline.js";
 import { Sparklines } from "./sparklines.js";
-import { emptyServer } from "./states.js";
+import { emptyServer, skeleton } from "./states.js";
 import { COLUMNS, GroupRow, StreamRow, streamsWord, usedColumns } from "./stream_rows.js";
 
 const PAGE_ROWS = 50;
@@ -58,7 +58,7 @@ export class StreamsView {
     this.grouped = h("input", { type: "checkbox", id: "grouped", onchange: () => this.go({ groups: this.grouped.checked, open: [] }) });
     this.summary = h("p", { class: "summary", id: "summary", role: "status" });
     this.warnings = h("ul", { class: "warnings", id: "server-warnings" });
-    this.list = h("div", { id: "streams" });
+    this.list = h("div", { id: "streams" }, skeleton(Array(8).fill(44)));
     this.more = h("button", { type: "button", class: "quiet", hidden: true, onclick: () => { this.shown += PAGE_ROWS; this.watch(); } });
     this.end = h("p", { class: "note", hidden: true },
       `The first ${count(MAX_ROWS)} are shown. Search for the others, or group by the first part of the names.`);
