@@ -10,11 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from streameval._common.errors import InvalidInputError
 from streameval._common.plain_values import plain
 from streameval._common.result import Result, Shown
 from streameval._common.tables import Table
+from streameval._common.values import shown
 from streameval._metric_registry import BY_NAME, Place, title_of
 from streameval._metrics.weighting import ReferenceCounts
 
@@ -381,6 +384,50 @@ class HasSnapshot(Shown):
     def to_rows(self) -> list[dict[str, Any]]:
         """Return the one row of `to_frame`: ``snapshot().to_row()``. O(G)."""
         return self.snapshot().to_rows()
+
+    def plot(self, curve: str = "pr", **options: Any) -> Any:
+        """Draw a curve with its interval; a notebook shows it.
+
+        Parameters
+        ----------
+        curve : {"pr", "roc", "threshold", "reliability"}
+            Precision against recall, the ROC curve, precision, recall and F against the
+            threshold, or the observed rate against the score.
+        **options
+            As of the display's `from_evaluator`: ``name=``, ``ax=``, ``log=True``,
+            ``hull=False``, ``threshold=0.5``.
+
+        Returns
+        -------
+        PrecisionRecallDisplay, RocCurveDisplay, ThresholdDisplay or ReliabilityDisplay
+            With the axes as ``ax_``, and the figure as ``figure_``.
+
+        Raises
+        ------
+        InvalidInputError
+            For another curve.
+        MissingExtraError
+            When matplotlib is not installed; the message is the command that installs it.
+
+        Notes
+        -----
+        O(n) for n distinct scores. See :mod:`streameval.display`.
+
+        Examples
+        --------
+        >>> from matplotlib.figure import Figure
+        >>> from streameval import Evaluator
+        >>> ev = Evaluator()
+        >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.7, 0.4, 0.1])
+        >>> ev.plot("roc", name="model", ax=Figure().subplots()).line_.get_label()
+        'model: AUC-ROC 0.750 (0.000 to 1.000)'
+        """
+        # By name: it stands above this module, and only a picture needs it.
+        displays = import_module("streameval.display").DISPLAYS
+        if curve not in displays:
+            message = f"curve must be {', '.join(map(repr, displays))}, got {shown(curve)}"
+            raise InvalidInputError(message, field="curve")
+        return displays[curve].from_evaluator(self, **options)
 
     def _as_table(self) -> Table:
         table, settings = self.snapshot().headline(), self._settings()

@@ -218,7 +218,13 @@ def operating_points(
 
 @by_keyword
 def roc_curve(
-    *, labels: Any, scores: Any, counts: Any = None, weights: Any = None, interpolate: bool = False
+    *,
+    labels: Any,
+    scores: Any,
+    counts: Any = None,
+    weights: Any = None,
+    interpolate: bool = False,
+    hull: bool = False,
 ) -> FloatArray:
     """Return rows of FPR and TPR, as :meth:`streameval.Evaluator.roc_curve`.
 
@@ -228,7 +234,7 @@ def roc_curve(
     [[0.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
     """
     return evaluator(labels=labels, scores=scores, counts=counts, weights=weights).roc_curve(
-        interpolate
+        interpolate, hull=hull
     )
 
 

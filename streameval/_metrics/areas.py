@@ -179,7 +179,7 @@ class AreaQueries(Queries):
         return view.cached(
             key,
             lambda: partial_auc_roc_value(
-                _curve_groups(view, hull=hull),
+                curve_groups(view, hull=hull),
                 max_fpr=max_fpr,
                 min_recall=min_recall,
                 standardize=standardize,
@@ -256,7 +256,7 @@ class AreaQueries(Queries):
         return view.cached(
             key,
             lambda: auc_pr_value(
-                _curve_groups(view, hull=hull),
+                curve_groups(view, hull=hull),
                 method=method,
                 prevalence=prevalence,
                 min_recall=min_recall,
@@ -321,7 +321,8 @@ def _plain_area(view: View) -> float:
     return area
 
 
-def _curve_groups(view: View, *, hull: bool) -> Groups:
+def curve_groups(view: View, *, hull: bool) -> Groups:
+    """Return the steps of the curve that gain positives, or of its hull; with misses."""
     if hull:
         return view.cached("hull groups", lambda: _vertex_groups(cached_hull(view), view.P, view.N))
     return view.groups.with_misses()

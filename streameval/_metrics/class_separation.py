@@ -16,6 +16,7 @@ from streameval._common.errors import InvalidInputError
 from streameval._common.values import share
 from streameval._counts.exact import exact_dot
 from streameval._counts.view import Queries
+from streameval._metrics.areas import curve_groups
 from streameval._metrics.operating_points import points_of
 from streameval._metrics.tied_ranks import check_rank, expected_positives
 from streameval._metrics.weighting import require_unweighted
@@ -178,8 +179,13 @@ class ScorecardQueries(Queries):
         view = self._view()
         return view.cached("maximum_mcc", lambda: _maximum_mcc(view.groups))
 
-    def gini(self) -> float:
+    def gini(self, *, hull: bool = False) -> float:
         """Return the Gini coefficient of the ranking, 2 AUC-ROC - 1.
+
+        Parameters
+        ----------
+        hull : bool
+            Of the ROC hull, which is optimistic, as in `auc_roc`.
 
         Returns
         -------
@@ -196,11 +202,11 @@ class ScorecardQueries(Queries):
         >>> from streameval import Evaluator
         >>> ev = Evaluator()
         >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.4, 0.1])
-        >>> ev.gini()
-        0.5
+        >>> ev.gini(), ev.gini(hull=True)
+        (0.5, 0.75)
         """
         view = self._view()
-        return view.cached("gini", lambda: _gini(view.groups.with_misses()))
+        return view.cached(("gini", hull), lambda: _gini(curve_groups(view, hull=hull)))
 
 
 def _rank_of(view: View, rank: SupportsIndex | None, fraction: float | None) -> int:

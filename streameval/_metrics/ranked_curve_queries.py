@@ -7,8 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from streameval._common.errors import InvalidInputError
 from streameval._counts.view import Queries
 from streameval._metrics import ranked_retrieval_curves as curves
+from streameval._metrics.areas import curve_groups
+from streameval._metrics.hull import cached_hull
 from streameval._metrics.operating_points import points_of
 from streameval._metrics.ranked_retrieval_curves import read_only
 from streameval._metrics.roc_areas import auc_roc_value
@@ -100,7 +105,7 @@ class RankedCurveQueries(Queries):
             lambda: read_only(curves.pr_score_rows(points_of(view))),
         )
 
-    def roc_curve(self, interpolate: bool = False) -> FloatArray:
+    def roc_curve(self, interpolate: bool = False, *, hull: bool = False) -> FloatArray:
         """Return the ROC curve as rows.
 
         Parameters
@@ -109,6 +114,8 @@ class RankedCurveQueries(Queries):
             False: every operating point. True: one row for each distinct false
             positive rate, with the best true positive rate there. Joined by straight
             lines, these rows lie on or above the ROC curve.
+        hull : bool
+            The vertices of the curve's upper hull instead.
 
         Returns
         -------
@@ -117,13 +124,18 @@ class RankedCurveQueries(Queries):
             threshold, from (0, 0) to (1, 1); read-only. No rows unless both
             classes have references.
 
+        Raises
+        ------
+        InvalidInputError
+            When both `interpolate` and `hull` are true.
+
         See Also
         --------
-        roc_hull : The curve that randomising between thresholds reaches.
+        roc_hull : The hull with its thresholds; randomising between them reaches it.
 
         Notes
         -----
-        O(D) for D distinct scores.
+        O(D) for D distinct scores, of the hull O(G) for G with positives.
 
         Examples
         --------
@@ -134,8 +146,10 @@ class RankedCurveQueries(Queries):
         [[0.0, 0.0], [0.0, 0.5], [0.5, 0.5], [0.5, 1.0], [1.0, 1.0]]
         >>> ev.roc_curve(True).tolist()
         [[0.0, 0.5], [0.5, 1.0], [1.0, 1.0]]
+        >>> ev.roc_curve(hull=True).tolist()
+        [[0.0, 0.0], [0.0, 0.5], [0.5, 1.0], [1.0, 1.0]]
         """
-        return _roc_curve(self._view(), interpolate=interpolate)
+        return _roc_curve(self._view(), interpolate=interpolate, hull=hull)
 
     def area_under_pr_curve(self, interpolate: bool = False) -> float:
         """Return the trapezoid area under the rows of `pr_curve`.
@@ -173,7 +187,7 @@ class RankedCurveQueries(Queries):
             lambda: curves.trapezoid_area(_pr_curve(view, interpolate=interpolate)),
         )
 
-    def area_under_roc_curve(self, interpolate: bool = False) -> float:
+    def area_under_roc_curve(self, interpolate: bool = False, *, hull: bool = False) -> float:
         """Return the trapezoid area under the rows of `roc_curve`.
 
         Parameters
@@ -182,6 +196,8 @@ class RankedCurveQueries(Queries):
             False gives the Wilcoxon-Mann-Whitney statistic, as `auc_roc`. True
             gives an area that is never smaller and is no probability: do not report
             it as AUC.
+        hull : bool
+            Of the hull, as ``auc_roc(hull=True)``.
 
         Returns
         -------
@@ -201,13 +217,14 @@ class RankedCurveQueries(Queries):
         (0.75, 0.875)
         """
         view = self._view()
+        _check_one(interpolate=interpolate, hull=hull)
         if not interpolate:
             return view.cached(
-                ("area_under_roc_curve", False), lambda: auc_roc_value(view.groups.with_misses())
+                ("area_under_roc_curve", hull), lambda: auc_roc_value(curve_groups(view, hull=hull))
             )
         return view.cached(
-            ("area_under_roc_curve", True),
-            lambda: curves.trapezoid_area(_roc_curve(view, interpolate=True)),
+            ("area_under_roc_curve", "interpolated"),
+            lambda: curves.trapezoid_area(_roc_curve(view, interpolate=True, hull=False)),
         )
 
 
@@ -219,6 +236,22 @@ def _pr_curve(view: View, *, interpolate: bool) -> FloatArray:
     return view.cached(("pr_curve", False), lambda: read_only(curves.pr_rows(points_of(view))))
 
 
-def _roc_curve(view: View, *, interpolate: bool) -> FloatArray:
+def _roc_curve(view: View, *, interpolate: bool, hull: bool) -> FloatArray:
+    _check_one(interpolate=interpolate, hull=hull)
+    if hull:
+        return view.cached("roc hull rows", lambda: read_only(_hull_rows(view)))
     rows = curves.interpolated_roc_rows if interpolate else curves.roc_rows
     return view.cached(("roc_curve", bool(interpolate)), lambda: read_only(rows(points_of(view))))
+
+
+def _hull_rows(view: View) -> FloatArray:
+    if not (view.P and view.N):
+        return np.empty((0, 2))
+    hull = cached_hull(view)
+    return np.column_stack((hull.fp / view.N, hull.tp / view.P))
+
+
+def _check_one(*, interpolate: bool, hull: bool) -> None:
+    if interpolate and hull:
+        message = "the hull lies above the interpolated curve: give interpolate or hull"
+        raise InvalidInputError(message, field="hull")

@@ -35,7 +35,7 @@ GUIDE_TEXT_POINTS = 8.0
 BAND_ALPHA = 0.13
 """Opacity of a confidence band."""
 RARE = 0.05
-"""Prevalence: below it, axes are logarithmic, because all that matters is near 0."""
+"""Prevalence: below it, bins of equal width would have nearly all cases in the first."""
 
 _CURVE = "streameval-curve"
 

@@ -18,7 +18,6 @@ from streameval.display._canvas import (
     format_interval,
     format_metric,
     guide_text,
-    is_rare,
     is_undrawn,
     legend,
     legend_label,
@@ -50,14 +49,13 @@ _LEVELS = (0.2, 0.4, 0.6, 0.8)
 class PrecisionRecallDisplay:
     """The precision-recall curve of a scorer, with its band and the achievable curve.
 
-    Created by :meth:`from_evaluator` or :meth:`from_predictions`. Where less than 5 % of
-    the references are positive, the axis of the precision is logarithmic.
+    Created by :meth:`from_evaluator` or :meth:`from_predictions`.
 
     Parameters
     ----------
     points : OperatingPoints
         The points to draw; between them the line is curved, as AUC-PR is computed.
-    achievable : PrHull or None
+    hull : PrHull or None
         The achievable curve, drawn dashed with its true curvature.
     interval : Interval or None
         That of AUC-PR, for the legend; with it the band is drawn.
@@ -70,7 +68,7 @@ class PrecisionRecallDisplay:
         The axes and the figure of the plot.
     line_ : Line2D
         The curve.
-    achievable_ : Line2D or None
+    hull_ : Line2D or None
         The achievable curve.
     band_ : Polygon or None
         At each threshold the 95 % region of its point, assuming independent cases. None
@@ -100,7 +98,7 @@ class PrecisionRecallDisplay:
     ax_: Axes
     figure_: Figure | SubFigure
     line_: Line2D
-    achievable_: Line2D | None
+    hull_: Line2D | None
     band_: Polygon | None
     prevalence_: Line2D | None
     unachievable_: PolyCollection | None
@@ -111,12 +109,12 @@ class PrecisionRecallDisplay:
         self,
         points: OperatingPoints,
         *,
-        achievable: PrHull | None = None,
+        hull: PrHull | None = None,
         interval: Interval | None = None,
         name: str | None = None,
     ) -> None:
         self.points = points
-        self.achievable = achievable
+        self.hull = hull
         self.interval = interval
         self.name = name
 
@@ -128,7 +126,8 @@ class PrecisionRecallDisplay:
         *,
         name: str | None = None,
         ax: Axes | None = None,
-        achievable: bool = True,
+        log: bool = False,
+        hull: bool = True,
         interval: bool = True,
         iso_f: bool = True,
         threshold: float | None = None,
@@ -145,7 +144,9 @@ class PrecisionRecallDisplay:
         ax : matplotlib Axes or None
             The axes to draw on; None creates a new figure. A figure without a layout
             engine gets the constrained one, which makes room for the legend above the axes.
-        achievable : bool
+        log : bool
+            Whether the axis of the precision is logarithmic, for rare positives.
+        hull : bool
             Whether to draw the achievable curve too. It is chosen on the cases
             that it is drawn from, so it is optimistic.
         interval : bool
@@ -165,11 +166,11 @@ class PrecisionRecallDisplay:
         -----
         O(n) for n distinct scores.
         """
-        shown = evaluator.pr_hull() if achievable else None
+        shown = evaluator.pr_hull() if hull else None
         limits = evaluator.interval("auc_pr") if interval else None
         points = evaluator.operating_points()
-        display = cls(points, achievable=shown, interval=limits, name=name)
-        return display.plot(ax=ax, iso_f=iso_f, threshold=threshold, color=color)
+        display = cls(points, hull=shown, interval=limits, name=name)
+        return display.plot(ax=ax, log=log, iso_f=iso_f, threshold=threshold, color=color)
 
     @classmethod
     @by_keyword
@@ -180,7 +181,8 @@ class PrecisionRecallDisplay:
         scores: Any,
         name: str | None = None,
         ax: Axes | None = None,
-        achievable: bool = True,
+        log: bool = False,
+        hull: bool = True,
         interval: bool = True,
         iso_f: bool = True,
         threshold: float | None = None,
@@ -192,7 +194,7 @@ class PrecisionRecallDisplay:
         ----------
         labels, scores : columns
             As for :meth:`streameval.Evaluator.add_cases`.
-        name, ax, achievable, interval, iso_f, threshold, color
+        name, ax, log, hull, interval, iso_f, threshold, color
             As for :meth:`from_evaluator`.
 
         Returns
@@ -209,7 +211,8 @@ class PrecisionRecallDisplay:
             evaluator,
             name=name,
             ax=ax,
-            achievable=achievable,
+            log=log,
+            hull=hull,
             interval=interval,
             iso_f=iso_f,
             threshold=threshold,
@@ -220,6 +223,7 @@ class PrecisionRecallDisplay:
         self,
         *,
         ax: Axes | None = None,
+        log: bool = False,
         iso_f: bool = True,
         threshold: float | None = None,
         color: str | None = None,
@@ -231,7 +235,7 @@ class PrecisionRecallDisplay:
         points = self.points
         if is_undrawn(ax, _DRAWN):
             unit_square(ax, "Recall", "Precision")
-            if is_rare(points.P, points.N):
+            if log and points.P:
                 use_log_axis(ax, "y", points.P / (points.P + points.N) / 2)
             ax.xaxis.set_gid(_DRAWN)
         self.iso_f_ = _iso_f(ax) if iso_f and is_undrawn(ax, _ISO_F) else []
@@ -240,13 +244,13 @@ class PrecisionRecallDisplay:
         label = legend_label(self.name, f"AUC-PR {area}")
         (self.line_,) = ax.plot(*pr_path(points), color=color, linewidth=1.6, label=label, zorder=3)
         mark_curve(self.line_)
-        self.achievable_ = self.threshold_ = self.band_ = None
+        self.hull_ = self.threshold_ = self.band_ = None
         has_band = self.interval is not None and not points.is_weighted
         if has_band and points.P > 0 and points.N > 0:
             self.band_ = fill_band(ax, pr_band(points), color)
-        if self.achievable is not None and points.P > 0:
-            label = f"achievable ({format_metric(self.achievable.auc_pr())})"
-            self.achievable_ = draw_hull(ax, *pr_path(self.achievable), color, label)
+        if self.hull is not None and points.P > 0:
+            label = f"achievable ({format_metric(self.hull.auc_pr())})"
+            self.hull_ = draw_hull(ax, *pr_path(self.hull), color, label)
         if threshold is not None and points.P > 0:
             at = points.at_thresholds([threshold])
             self.threshold_ = mark_threshold(

@@ -49,9 +49,9 @@ class ReliabilityDisplay:
     """Observed rate against mean score, bin by bin, with 95 % intervals.
 
     Created by :meth:`from_evaluator` or :meth:`from_predictions`. Bars at the bottom
-    show the number of cases of each bin. Where less than 5 % of the scored cases are
-    positive, both axes are logarithmic; a bin without positives is an open mark at the
-    bottom.
+    show the number of cases of each bin. Both axes are from 0 to 1, or to the greatest score
+    and rate where these are below a half. On logarithmic axes a bin without positives is an
+    open mark at the bottom.
 
     Parameters
     ----------
@@ -113,6 +113,7 @@ class ReliabilityDisplay:
         *,
         name: str | None = None,
         ax: Axes | None = None,
+        log: bool = False,
         bins: SupportsIndex = 10,
         strategy: Literal["width", "mass"] | None = None,
         color: str | None = None,
@@ -128,6 +129,8 @@ class ReliabilityDisplay:
         ax : matplotlib Axes or None
             The axes to draw on; None creates a new figure. A figure without a layout
             engine gets the constrained one, which makes room for the legend above the axes.
+        log : bool
+            Whether both axes are logarithmic, for rare positives.
         bins, strategy
             As for :meth:`streameval.Evaluator.reliability`; by default bins of equal
             mass where less than 5 % of the scored cases are positive, because nearly all
@@ -156,7 +159,7 @@ class ReliabilityDisplay:
             strategy = "mass" if rare else "width"
         table = evaluator.reliability(bins, strategy=strategy)
         display = cls(table, name=name, limits=evaluator._bin_limits(table, _LEVEL))
-        return display.plot(ax=ax, color=color)
+        return display.plot(ax=ax, log=log, color=color)
 
     @classmethod
     @by_keyword
@@ -167,6 +170,7 @@ class ReliabilityDisplay:
         scores: Any,
         name: str | None = None,
         ax: Axes | None = None,
+        log: bool = False,
         bins: SupportsIndex = 10,
         strategy: Literal["width", "mass"] | None = None,
         color: str | None = None,
@@ -177,7 +181,7 @@ class ReliabilityDisplay:
         ----------
         labels, scores : columns
             As for :meth:`streameval.Evaluator.add_cases`.
-        name, ax, bins, strategy, color
+        name, ax, log, bins, strategy, color
             As for :meth:`from_evaluator`.
 
         Returns
@@ -191,10 +195,10 @@ class ReliabilityDisplay:
         """
         evaluator = evaluator_of(labels, scores)
         return cls.from_evaluator(
-            evaluator, name=name, ax=ax, bins=bins, strategy=strategy, color=color
+            evaluator, name=name, ax=ax, log=log, bins=bins, strategy=strategy, color=color
         )
 
-    def plot(self, *, ax: Axes | None = None, color: str | None = None) -> Self:
+    def plot(self, *, ax: Axes | None = None, log: bool = False, color: str | None = None) -> Self:
         """Draw on `ax`, or on a new figure. Parameters as for :meth:`from_evaluator`."""
         ax = axes_for(ax)
         color = color or next_color(ax)
@@ -203,12 +207,13 @@ class ReliabilityDisplay:
         is_first = is_undrawn(ax, _DIAGONAL)
         if is_first:
             unit_square(ax, "Mean score", "Observed rate of positives")
-            positives, cases = float(table.positives.sum()), float(table.counts.sum())
-            if is_rare(positives, cases - positives):
-                for side in ("x", "y"):
-                    use_log_axis(ax, side, _least_rate(table))
+        if is_first and log and table.positives.any():
+            for side in ("x", "y"):
+                use_log_axis(ax, side, _least_rate(table))
         elif ax.get_xscale() == "log":
             ax.set_xlim(left=min(ax.get_xlim()[0], _least_rate(table)))
+        elif len(table):
+            _show_up_to(ax, _greatest_rate(table), is_first=is_first)
         self.diagonal_ = _diagonal(ax) if is_first else None
         label = legend_label(
             self.name, f"calibration error {format_metric(table.calibration_error)}"
@@ -281,6 +286,24 @@ def _least_rate(table: ReliabilityTable) -> float:
     """Return half of the least mean score or rate above 0, for the start of both axes."""
     rates = np.concatenate((table.mean_score, table.observed_rate))
     return float(rates[rates > 0].min()) / 2
+
+
+def _greatest_rate(table: ReliabilityTable) -> float:
+    return float(max(table.mean_score.max(), table.observed_rate.max()))
+
+
+def _show_up_to(ax: Axes, rate: float, *, is_first: bool) -> None:
+    """End both linear axes a little above a rate below a half, but below no curve before."""
+    end = 1.01 if rate >= 0.5 else 1.1 * rate
+    end = end if is_first else max(end, ax.get_xlim()[1])
+    if end > 1:
+        unit_square(ax, ax.get_xlabel(), ax.get_ylabel())
+        return
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - an extra, and slow to import
+
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(MaxNLocator(6))
+    ax.set(xlim=(-0.01 * end, end), ylim=(-0.01 * end, end))
 
 
 def _diagonal(ax: Axes) -> Line2D:

@@ -17,7 +17,6 @@ from streameval.display._canvas import (
     format_interval,
     format_metric,
     guide_text,
-    is_rare,
     is_undrawn,
     legend,
     legend_label,
@@ -48,8 +47,7 @@ _CHANCE = "streameval-chance"
 class RocCurveDisplay:
     """The ROC curve of a scorer, with its confidence band and its convex hull.
 
-    Created by :meth:`from_evaluator` or :meth:`from_predictions`. Where less than 5 % of
-    the references are positive, the axis of the false positive rate is logarithmic.
+    Created by :meth:`from_evaluator` or :meth:`from_predictions`.
 
     Parameters
     ----------
@@ -119,6 +117,7 @@ class RocCurveDisplay:
         *,
         name: str | None = None,
         ax: Axes | None = None,
+        log: bool = False,
         hull: bool = True,
         interval: bool = True,
         threshold: float | None = None,
@@ -136,6 +135,8 @@ class RocCurveDisplay:
         ax : matplotlib Axes or None
             The axes to draw on; None creates a new figure. A figure without a layout
             engine gets the constrained one, which makes room for the legend above the axes.
+        log : bool
+            Whether the axis of the false positive rate is logarithmic, for rare positives.
         hull : bool
             Whether to draw the convex hull too. It is chosen on the cases that it
             is drawn from, so it is optimistic.
@@ -157,7 +158,7 @@ class RocCurveDisplay:
         shown = evaluator.roc_hull() if hull else None
         limits = evaluator.interval("auc_roc") if interval else None
         display = cls(evaluator.operating_points(), hull=shown, interval=limits, name=name)
-        return display.plot(ax=ax, threshold=threshold, color=color)
+        return display.plot(ax=ax, log=log, threshold=threshold, color=color)
 
     @classmethod
     @by_keyword
@@ -168,6 +169,7 @@ class RocCurveDisplay:
         scores: Any,
         name: str | None = None,
         ax: Axes | None = None,
+        log: bool = False,
         hull: bool = True,
         interval: bool = True,
         threshold: float | None = None,
@@ -179,7 +181,7 @@ class RocCurveDisplay:
         ----------
         labels, scores : columns
             As for :meth:`streameval.Evaluator.add_cases`.
-        name, ax, hull, interval, threshold, color
+        name, ax, log, hull, interval, threshold, color
             As for :meth:`from_evaluator`.
 
         Returns
@@ -196,6 +198,7 @@ class RocCurveDisplay:
             evaluator,
             name=name,
             ax=ax,
+            log=log,
             hull=hull,
             interval=interval,
             threshold=threshold,
@@ -206,6 +209,7 @@ class RocCurveDisplay:
         self,
         *,
         ax: Axes | None = None,
+        log: bool = False,
         threshold: float | None = None,
         color: str | None = None,
     ) -> Self:
@@ -217,7 +221,7 @@ class RocCurveDisplay:
         is_first = is_undrawn(ax, _CHANCE)
         if is_first:
             unit_square(ax, "False positive rate", "True positive rate (recall)")
-            if is_rare(points.P, points.N):
+            if log and points.P and points.N:
                 # A hundredth of the prevalence: where 99 of 100 that are called are positive.
                 smallest = points.P / points.N / 100
                 use_log_axis(

@@ -19,7 +19,6 @@ from streameval.display._canvas import (
     evaluator_of,
     figure_of,
     format_metric,
-    is_rare,
     label_axes,
     legend,
     use_log_axis,
@@ -40,9 +39,7 @@ if TYPE_CHECKING:
 class ThresholdDisplay:
     """Precision, recall and F if every score >= threshold is called positive.
 
-    Created by :meth:`from_evaluator` or :meth:`from_predictions`. Where less than 5 % of
-    the references are positive, the axis of the values is logarithmic; the axis of the
-    threshold is too if all scores are in (0, 1].
+    Created by :meth:`from_evaluator` or :meth:`from_predictions`.
 
     Parameters
     ----------
@@ -96,6 +93,7 @@ class ThresholdDisplay:
         evaluator: Evaluator,
         *,
         ax: Axes | None = None,
+        log: bool = False,
         beta: float = 1.0,
         threshold: float | None = None,
     ) -> Self:
@@ -108,6 +106,9 @@ class ThresholdDisplay:
         ax : matplotlib Axes or None
             The axes to draw on; None creates a new figure. A figure without a layout
             engine gets the constrained one, which makes room for the legend above the axes.
+        log : bool
+            Whether the axes are logarithmic, for rare positives: of the values, and of the
+            threshold if all scores are in (0, 1].
         beta : float
             Weight of recall against precision in F, positive and finite.
         threshold : float or None
@@ -128,7 +129,7 @@ class ThresholdDisplay:
         O(n) for n distinct scores.
         """
         display = cls(evaluator.operating_points(), beta=beta)
-        return display.plot(ax=ax, threshold=threshold)
+        return display.plot(ax=ax, log=log, threshold=threshold)
 
     @classmethod
     @by_keyword
@@ -138,6 +139,7 @@ class ThresholdDisplay:
         labels: Any,
         scores: Any,
         ax: Axes | None = None,
+        log: bool = False,
         beta: float = 1.0,
         threshold: float | None = None,
     ) -> Self:
@@ -147,7 +149,7 @@ class ThresholdDisplay:
         ----------
         labels, scores : columns
             As for :meth:`streameval.Evaluator.add_cases`.
-        ax, beta, threshold
+        ax, log, beta, threshold
             As for :meth:`from_evaluator`.
 
         Returns
@@ -160,9 +162,11 @@ class ThresholdDisplay:
             When a label, a score or `beta` is invalid.
         """
         evaluator = evaluator_of(labels, scores)
-        return cls.from_evaluator(evaluator, ax=ax, beta=beta, threshold=threshold)
+        return cls.from_evaluator(evaluator, ax=ax, log=log, beta=beta, threshold=threshold)
 
-    def plot(self, *, ax: Axes | None = None, threshold: float | None = None) -> Self:
+    def plot(
+        self, *, ax: Axes | None = None, log: bool = False, threshold: float | None = None
+    ) -> Self:
         """Draw on `ax`, or on a new figure. Parameters as for :meth:`from_evaluator`."""
         ax = axes_for(ax)
         self.ax_, self.figure_ = ax, figure_of(ax)
@@ -175,8 +179,8 @@ class ThresholdDisplay:
         precision, recall = points.precision[shown], points.recall[shown]
         f = self._f(points, shown)
         name = f"F{'' if self.beta == 1 else f'{self.beta:g}'}"
-        is_rare_class = is_rare(points.P, points.N) and thresholds.size > 0
-        is_log = bool(is_rare_class and thresholds[0] > 0 and thresholds[-1] <= 1)
+        is_log_value = log and thresholds.size > 0
+        is_log = bool(is_log_value and thresholds[0] > 0 and thresholds[-1] <= 1)
         lines = []
         styles = (("precision", precision, "-"), ("recall", recall, "--"), (name, f, "-."))
         for (label, values, style), color in zip(styles, PALETTE):
@@ -202,7 +206,7 @@ class ThresholdDisplay:
             ax.set(ylim=(-0.01, 1.01), yticks=[0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
         label_axes(ax, "Threshold", "Precision, recall, F")
         ax.margins(x=0.01)
-        if is_rare_class:
+        if is_log_value:
             use_log_axis(ax, "y", points.P / (points.P + points.N) / 2)
         if is_log:
             # Below the last positive's score recall is 1, and nothing else changes much.

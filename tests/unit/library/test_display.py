@@ -6,12 +6,13 @@ import doctest
 import importlib
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from streameval import Evaluator, InvalidInputError, PrHull
+from streameval import Evaluator, InvalidInputError, PrHull, WindowedEvaluator
 from streameval._uncertainty.calibration import bin_limits
 from streameval.display import (
     PrecisionRecallDisplay,
@@ -85,8 +86,8 @@ def test_pr_has_the_area_of_its_curvature(ax, misses):
     ev.add_misses(misses)
     display = PrecisionRecallDisplay.from_evaluator(ev, ax=ax, threshold=0.5)
     assert area(display.line_) == pytest.approx(ev.auc_pr(), abs=2e-5)
-    assert area(display.achievable_) == pytest.approx(ev.auc_pr(hull=True), abs=2e-5)
-    recall, precision = display.achievable_.get_data()
+    assert area(display.hull_) == pytest.approx(ev.auc_pr(hull=True), abs=2e-5)
+    recall, precision = display.hull_.get_data()
     assert precision == pytest.approx(ev.pr_hull().at(recall), abs=1e-12)
     line = {(round(x, 9), round(y, 9)) for x, y in zip(*display.line_.get_data())}
     points = ev.operating_points()
@@ -131,9 +132,9 @@ def test_pr_guides_are_the_prevalence_the_worst_scorer_and_equal_f(ax):
     other.add_cases(labels=[1, 0], scores=[2, 1])
     assert PrecisionRecallDisplay.from_evaluator(other, ax=ax).prevalence_ is not None
     bare = PrecisionRecallDisplay.from_evaluator(
-        ev, ax=figures.Figure().subplots(), iso_f=False, achievable=False
+        ev, ax=figures.Figure().subplots(), iso_f=False, hull=False
     )
-    assert (bare.iso_f_, bare.achievable_) == ([], None)
+    assert (bare.iso_f_, bare.hull_) == ([], None)
 
 
 @pytest.mark.parametrize("beta", [2.0, 1e7, 1e200])
@@ -306,14 +307,15 @@ def test_the_legend_of_the_caller_s_axes_is_not_cut(layout):
     assert nested.get_layout_engine() is not None
 
 
-@pytest.mark.parametrize(("prevalence", "scale"), [(0.01, "log"), (0.2, "linear")])
+@pytest.mark.parametrize("options", [{}, {"log": True}])
 @pytest.mark.slow
-def test_axes_are_logarithmic_where_positives_are_rare(prevalence, scale):
-    """Precision, FPR, threshold and rates: by the prevalence of the first curve drawn."""
-    ev = calibrated(prevalence, 5_000)
+def test_axes_are_logarithmic_where_it_is_asked_for(options):
+    """Precision, FPR, threshold and rates; the first curve drawn decides."""
+    ev = calibrated(0.01, 5_000)
+    scale = "log" if options else "linear"
     scales = {}
     for display in DISPLAYS:
-        ax = display.from_evaluator(ev, ax=figures.Figure().subplots()).ax_
+        ax = display.from_evaluator(ev, ax=figures.Figure().subplots(), **options).ax_
         scales[display] = (ax.get_xscale(), ax.get_yscale())
         display.from_evaluator(calibrated(0.5, 500), ax=ax)
     assert scales == {
@@ -327,7 +329,8 @@ def test_axes_are_logarithmic_where_positives_are_rare(prevalence, scale):
 def test_a_logarithmic_roc_curve_is_the_same_curve():
     """Right of the left end the line has every point, and straight pieces between."""
     ev = calibrated(0.01, 5_000)
-    display = RocCurveDisplay.from_evaluator(ev, ax=figures.Figure().subplots(), threshold=0.02)
+    ax = figures.Figure().subplots()
+    display = RocCurveDisplay.from_evaluator(ev, ax=ax, log=True, threshold=0.02)
     x, y = display.line_.get_data()
     points, least = ev.operating_points(), display.ax_.get_xlim()[0]
     assert x.min() == least == pytest.approx(max(1 / points.N, points.P / points.N / 100))
@@ -386,6 +389,39 @@ def test_a_band_holds_a_threshold_s_true_point():
     assert min(held.values()) >= 300 * 0.95 - 3 * (300 * 0.95 * 0.05) ** 0.5
 
 
+def test_linear_axes_of_reliability_end_above_the_rates():
+    """Rare positives fill the square; a later display widens it, and never narrows it."""
+    rare = calibrated(0.01, 20_000)
+    ax = rare.plot("reliability", ax=figures.Figure().subplots()).ax_
+    table = rare.reliability(10, strategy="mass")
+    greatest = max(table.mean_score.max(), table.observed_rate.max())
+    assert greatest < ax.get_xlim()[1] == ax.get_ylim()[1] < 1.2 * greatest
+    calibrated(0.5, 2_000).plot("reliability", ax=ax)
+    assert ax.get_xlim() == ax.get_ylim() == (-0.01, 1.01)
+    rare.plot("reliability", ax=ax)
+    assert ax.get_xlim() == (-0.01, 1.01)
+
+
+def test_an_evaluator_and_a_window_plot_themselves():
+    """Each curve by its name is the display of it, with its options; no other name is one."""
+    ev = evaluator()
+    made = {"pr": 0, "roc": 0, "threshold": 0, "reliability": 0}
+    for curve in made:
+        shown = ev.plot(curve, ax=figures.Figure().subplots())
+        made[curve] = type(shown)
+    assert set(made.values()) == set(DISPLAYS)
+    assert type(ev.plot(ax=figures.Figure().subplots())) is PrecisionRecallDisplay
+    assert ev.plot("roc", hull=False, ax=figures.Figure().subplots()).hull_ is None
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    windowed = WindowedEvaluator()
+    windowed.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.7, 0.4, 0.1], at=noon)
+    window = windowed.last(timedelta(hours=1))
+    for curve, display in made.items():
+        assert type(window.plot(curve, ax=figures.Figure().subplots())) is display
+    with pytest.raises(InvalidInputError, match=r"curve must be 'pr', 'roc', .*, got 'ROC'"):
+        ev.plot("ROC")
+
+
 @pytest.mark.parametrize("display", [PrecisionRecallDisplay, RocCurveDisplay])
 def test_the_interval_can_be_left_out(display):
     """Then the legend has the area alone, and there is no band."""
@@ -399,7 +435,7 @@ def test_the_interval_can_be_left_out(display):
 def test_bins_without_positives_are_marked_at_the_bottom():
     """A rate of 0 has no place on a logarithmic axis: an open mark, and the upper limit."""
     ev = calibrated(0.01, 20_000, gain=3.2)
-    display = ReliabilityDisplay.from_evaluator(ev, ax=figures.Figure().subplots())
+    display = ReliabilityDisplay.from_evaluator(ev, ax=figures.Figure().subplots(), log=True)
     table = ev.reliability(10, strategy="mass")
     assert np.array_equal(display.table.counts, table.counts)
     empty = table.positives == 0

@@ -7,7 +7,13 @@ import math
 import numpy as np
 import pytest
 
-from streameval import Evaluator, InvalidInputError, format_pr_curve, format_pr_score_curve
+from streameval import (
+    Evaluator,
+    InvalidInputError,
+    format_pr_curve,
+    format_pr_score_curve,
+    functional,
+)
 
 METRICS = ("area_under_pr_curve", "r_precision", "reciprocal_rank", "maximum_f_measure")
 
@@ -148,3 +154,27 @@ def test_curves_print_as_columns() -> None:
     scored = format_pr_score_curve(ev.pr_score_curve()).splitlines()
     assert scored[0].split() == ["precision", "recall", "score"]
     assert scored[-1].split() == ["0.500000", "0.666667", "-3"]
+
+
+def test_the_roc_curve_and_its_areas_can_be_of_the_hull() -> None:
+    """The rows are the hull's vertices, and every area of it is the same one."""
+    ev = Evaluator()
+    rng = np.random.default_rng(3)
+    labels = rng.random(300) < 0.3
+    ev.add_cases(labels=labels, scores=np.round(rng.normal(labels), 1))
+    ev.add_misses(2)
+    hull = ev.roc_hull()
+    rows = ev.roc_curve(hull=True)
+    assert np.array_equal(rows, np.column_stack((hull.fpr, hull.tpr)))
+    area = ev.auc_roc(hull=True)
+    assert area > ev.auc_roc()
+    assert ev.area_under_roc_curve(hull=True) == area
+    assert ev.gini(hull=True) == pytest.approx(2 * area - 1, abs=1e-12)
+    columns = {"labels": labels, "scores": rng.normal(labels)}
+    whole = functional.evaluator(**columns)
+    assert np.array_equal(functional.roc_curve(**columns, hull=True), whole.roc_curve(hull=True))
+    assert Evaluator().roc_curve(hull=True).shape == (0, 2)
+    assert math.isnan(Evaluator().gini(hull=True))
+    for query in (ev.roc_curve, ev.area_under_roc_curve):
+        with pytest.raises(InvalidInputError, match="give interpolate or hull"):
+            query(True, hull=True)
