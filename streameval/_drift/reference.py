@@ -136,7 +136,7 @@ def bands_of(cells: Cells, threshold: float) -> Bands:
     """Return bands at quantiles of each class, an edge at the threshold, and their values."""
     quarters = MAX_BANDS // 2 - 1
     edges = [
-        _quantiles(cells.scores[chosen], cells.counts[chosen], quarters)
+        class_quantiles(cells.scores[chosen], cells.counts[chosen], quarters)
         for chosen in (cells.labels, ~cells.labels)
     ]
     if math.isfinite(threshold):
@@ -150,7 +150,8 @@ def bands_of(cells: Cells, threshold: float) -> Bands:
     return Bands(cut, _tables(p.astype(np.float64), n.astype(np.float64)))
 
 
-def _quantiles(scores: FloatArray, counts: IntArray, number: int) -> FloatArray:
+def class_quantiles(scores: FloatArray, counts: IntArray, number: int) -> FloatArray:
+    """Return the scores that cut cases into `number` + 1 parts, which may repeat. O(n log n)."""
     order = np.argsort(scores, kind="stable")
     below = np.cumsum(counts[order])
     wanted = np.arange(1, number + 1) * int(below[-1]) // (number + 1)

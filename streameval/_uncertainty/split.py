@@ -48,13 +48,17 @@ def unseen_cycle(span: timedelta) -> str | None:
 
 
 class Split(NamedTuple):
-    """Before which step the figures fall, from which to which it may be, and how evidently."""
+    """Before which step the figures fall, from which to which it may be, and how evidently.
+
+    `error` is the standard error of the difference, for this split.
+    """
 
     at: int
     first: int
     last: int
     difference: float
     p_value: float
+    error: float
 
 
 class SplitFits(NamedTuple):
@@ -150,7 +154,9 @@ def best_split(values: FloatArray, variances: FloatArray, level: float) -> Split
     if z[best] >= 0 or p_value >= MAX_P_VALUE:
         return None
     possible = np.flatnonzero((z < 0) & (z[best] ** 2 - z**2 <= loss_limit(level))) + 1
-    return Split(best + 1, int(possible[0]), int(possible[-1]), float(difference[best]), p_value)
+    fall = float(difference[best])
+    error = fall / float(z[best])
+    return Split(best + 1, int(possible[0]), int(possible[-1]), fall, p_value, error)
 
 
 def inflation_of(residuals: FloatArray) -> float:

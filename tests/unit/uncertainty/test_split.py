@@ -53,7 +53,7 @@ def brute_split(values, variances, level: float = 0.95) -> Split | None:
     # Twice the log-likelihood lost is below x with probability (1 - exp(-x / 2))^2.
     possible = [place for other, place in scaled
                 if other < 0 and (1 - math.exp((other**2 - z**2) / 2)) ** 2 <= level]  # fmt: skip
-    return Split(at, min(possible), max(possible), by, p_value)
+    return Split(at, min(possible), max(possible), by, p_value, by / z)
 
 
 def series(rng: np.random.Generator, size: int, place: int, drop: float):
@@ -82,6 +82,7 @@ def test_it_is_the_best_split_of_all(level: float) -> None:
             assert found.first <= found.at <= found.last
             assert found.difference == pytest.approx(expected.difference, rel=1e-9)
             assert found.p_value == pytest.approx(expected.p_value, rel=1e-6)
+            assert found.error == pytest.approx(expected.error, rel=1e-9)
     assert found_some > 40
 
 
