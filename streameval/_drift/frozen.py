@@ -65,6 +65,21 @@ class FrozenReference:
         settings: DriftSettings,
     ) -> FrozenReference:
         """Return the frozen reference, or refuse it. O(n) for each side and segment."""
+        found = cls.unwatched(reference, segments, settings)
+        for index in range(len(settings.watches)):
+            if not found.thetas[0][settings.sides_of(index)].any():
+                mean = _means(reference, found.bands, settings)[settings.sides_of(index).start]
+                raise _unseen_error(index, mean, settings)
+        return found
+
+    @classmethod
+    def unwatched(
+        cls,
+        reference: ReferenceCases,
+        segments: Mapping[str, ReferenceCases],
+        settings: DriftSettings,
+    ) -> FrozenReference:
+        """Return it, also where no change of a mean could be seen: its theta is 0."""
         cells = check_reference(reference.state)
         probabilities = any(each.name == "calibration" for each in settings.watches)
         if probabilities and not (cells.scores.min() >= 0 and cells.scores.max() <= 1):
@@ -74,9 +89,6 @@ class FrozenReference:
         means = _means(reference, bands, settings)
         tolerances = _tolerances(settings)
         thetas = [_thetas(means, tolerances)]
-        for index in range(len(settings.watches)):
-            if not thetas[0][settings.sides_of(index)].any():
-                raise _unseen_error(index, means[settings.sides_of(index)][0], settings)
         for each in segments.values():
             if each.state.weighted is not None:
                 check_reference(each.state, "a segment's reference")

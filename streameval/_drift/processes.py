@@ -56,6 +56,8 @@ class Processes:
     pane_us : int
     mean_panes : int
         The panes of the mean time to a false alarm.
+    max_blocks : int
+        How many beginnings are told apart; 1 where another search tells since when.
 
     Attributes
     ----------
@@ -76,9 +78,17 @@ class Processes:
     summaries : float64[SUMMARIES, sides, blocks]
     """
 
-    def __init__(self, thetas: FloatArray, companions: int, pane_us: int, mean_panes: int) -> None:
+    def __init__(
+        self,
+        thetas: FloatArray,
+        companions: int,
+        pane_us: int,
+        mean_panes: int,
+        max_blocks: int = MAX_BLOCKS,
+    ) -> None:
         parts, sides = thetas.shape
         self.thetas = thetas
+        self._max_blocks = max_blocks
         self.num_watched = sides - companions
         # Companions of the whole, and watches of segments.
         self._has_e_process = np.arange(sides) < self.num_watched
@@ -229,9 +239,10 @@ class Processes:
     def _begin_block(self, pane: int) -> None:
         """Begin a block with the first observation of an hour, and merge two if there are many."""
         width = self.panes_an_hour
-        if self.starts.size and pane // width == self.starts[-1] // width:
+        is_same_hour = self.starts.size and pane // width == self.starts[-1] // width
+        if is_same_hour or self.starts.size == self._max_blocks == 1:
             return
-        if self.starts.size == MAX_BLOCKS:
+        if self.starts.size == self._max_blocks:
             # Of the two blocks that are merged, together the narrowest for their age.
             ends = self.starts[2:]
             spans = (ends - self.starts[:-2]) / (pane - ends + width)

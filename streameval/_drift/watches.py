@@ -8,7 +8,7 @@ the same in every order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import numpy as np
@@ -143,6 +143,13 @@ _TABLE: Final = (
 )
 WATCHES: Final = {watch.name: watch for watch in _TABLE}
 BY_CODE: Final = {watch.code: watch for watch in _TABLE}
+
+BOTH_WAYS: Final = tuple(
+    replace(watch, sides=tuple(replace(side, is_mirrored=mirrored) for side in watch.sides))
+    for mirrored in (False, True)
+    for watch in (WATCHES["ranking"], WATCHES["auc_roc"])
+)
+"""The order of cases, looked at both ways: what becomes worse, and then what becomes better."""
 
 COMPANIONS: Final = (
     Side("predictions", "rank"),

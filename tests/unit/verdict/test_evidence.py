@@ -1,0 +1,180 @@
+"""Evidence without being declared: what it calls, when, and its bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streameval import CorruptStateError, Evaluator
+from streameval._counts.merge import merge_states
+from streameval._counts.state import LABELS
+from streameval._verdict.evidence import (
+    CALLS,
+    MAX_BYTES,
+    BaseCounts,
+    Evidence,
+    Pane,
+    step_length,
+)
+from streameval._verdict.evidence_codec import decode_evidence, encode_evidence
+
+from .streams import DAY_US, HOUR_US, START_US, begun, hourly
+
+END_US = START_US + 60 * DAY_US
+
+
+def calls(evidence: Evidence) -> dict[str, float]:
+    """Return what was called first, and on which day."""
+    first = (evidence.first_called_us - START_US) / DAY_US
+    return {call: day for call, day in zip(CALLS, first.tolist(), strict=True) if day >= 0}
+
+
+def observed(panes: list[Pane], **given: int) -> Evidence:
+    evidence = begun(panes, **given)
+    evidence.observe(panes, END_US)
+    return evidence
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"distance_then": 1.0}, {"ranking_worse", "auc_roc_worse"}),
+        ({"distance": 1.0, "distance_then": 2.0}, {"ranking_better", "auc_roc_better"}),
+        ({"prevalence_then": 0.02}, {"prevalence"}),
+        ({"prevalence_then": 0.25}, {"prevalence", "scores"}),
+        ({}, set()),
+    ],
+)
+def test_what_changed_is_called(given: dict[str, float], expected: set[str]) -> None:
+    """A fall is worse, a rise better; a change of prevalence alone is neither."""
+    found = calls(observed(hourly(3, 26, day=14, **given)))
+    assert set(found) == expected
+    assert all(day > 14 for day in found.values())
+
+
+def test_no_healthy_stream_is_called() -> None:
+    """Of twenty streams of three weeks none is: 0.01 would be allowed."""
+    for seed in range(100, 120):
+        assert calls(observed(hourly(seed, 21, rate=20))) == {}, f"seed {seed}"
+
+
+def test_a_mean_gains_its_evidence_over_hours_also_in_short_steps() -> None:
+    """With many positives a step is shorter than an hour: a fall is called within hours."""
+    panes = hourly(5, 9, rate=400, day=8, distance_then=1.0, width_us=HOUR_US // 6)
+    day = calls(observed(panes, pane_us=HOUR_US // 6))["auc_roc_worse"]
+    assert 8 < day < 8.3
+
+
+def test_segments_have_evidence_of_their_own() -> None:
+    """The one that fell has; the one that did not has not."""
+    fell, stayed = (hourly(7, 16, day=12, distance_then=then) for then in (0.5, 2.0))
+    both = [
+        first._replace(
+            state=merge_states([first.state, second.state], revision=0),
+            segments={"country=IT": first.state, "country=FR": second.state},
+        )
+        for first, second in zip(fell, stayed, strict=True)
+    ]
+    values = observed(both).segment_values()
+    assert values["country=IT"] > 1e4
+    assert values["country=FR"] < 2
+
+
+def test_the_share_of_labels_is_a_mean_of_its_own() -> None:
+    """Half of the labels stay away, and the order of cases is as it was."""
+    panes = [
+        each._replace(predictions=each.state.total * (1 if day < 12 else 2))
+        for each, day in ((each, (each.start_us - START_US) / DAY_US) for each in hourly(9, 18))
+    ]
+    found = calls(observed(panes))
+    assert set(found) == {"labelled_share"}
+    assert 12 < found["labelled_share"] < 14
+
+
+@pytest.mark.parametrize("every", [1, 7, 100])
+def test_loaded_at_once_equals_live(every: int) -> None:
+    """How often it is advanced, and whether bytes lie between, changes no byte."""
+    panes = hourly(11, 16, day=12, distance_then=1.0)
+    at_once = observed(panes)
+    live = begun(panes)
+    for hour in range(0, 60 * 24, every):
+        live.observe(panes, START_US + hour * HOUR_US)
+        live = decode_evidence(encode_evidence(live))
+    live.observe(panes, END_US)
+    assert encode_evidence(live) == encode_evidence(at_once)
+
+
+def test_a_step_is_observed_once() -> None:
+    """Panes of time that was observed change nothing, whatever they have."""
+    panes = hourly(12, 10)
+    evidence = observed(panes)
+    before = encode_evidence(evidence)
+    evidence.observe(hourly(13, 10, distance=0.0), END_US)
+    assert encode_evidence(evidence) == before
+
+
+def test_the_order_of_rows_is_of_no_matter() -> None:
+    """Panes are sums."""
+    panes = hourly(14, 9)
+    shuffled = [Pane(*reversed_rows(each)) for each in panes]
+    assert encode_evidence(observed(shuffled)) == encode_evidence(observed(panes))
+
+
+def reversed_rows(pane: Pane) -> tuple[int, int, object]:
+    again = Evaluator(resolution=12, scale="probability")
+    for label, run in zip(LABELS, pane.state.counts.runs, strict=True):
+        scores = np.repeat(run.scores, run.multiplicities())[::-1]
+        again.add_cases(labels=np.full(scores.size, label), scores=scores)
+    return pane.start_us, pane.end_us, again._view()
+
+
+def test_it_is_small_after_a_year() -> None:
+    """16 KB hold what a search reads, however long the stream runs."""
+    week = hourly(15, 7, rate=30)
+    names = [f"merchant category={number:04d}" for number in range(50)]
+    panes = [each._replace(segments=dict.fromkeys(names, each.state)) for each in week]
+    evidence = begun(panes)
+    assert 10 < len(evidence.frozen.segments) < 33
+    for again in range(1, 53):
+        later = [
+            each._replace(
+                start_us=each.start_us + again * 7 * DAY_US,
+                end_us=each.end_us + again * 7 * DAY_US,
+                segments=dict(list(each.segments.items())[:2]),
+            )
+            for each in panes
+        ]
+        evidence.observe(later, later[-1].end_us)
+    assert len(encode_evidence(evidence)) <= MAX_BYTES
+    sums = evidence.levels.sums("auc_roc")
+    # All but what rounding takes.
+    total = sum(each.state.total for each in panes) * 52
+    assert sums.counts.sum() == pytest.approx(total, rel=1e-3)
+    assert (np.diff(sums.starts_us) > 0).all()
+    assert (sums.ends_us[:-1] <= sums.starts_us[1:]).all()
+    means = sums.totals.sum(axis=1) / sums.counts.sum(axis=1)
+    assert means == pytest.approx(evidence.frozen.means[2:4], abs=1e-3)
+
+
+def test_altered_bytes_are_refused() -> None:
+    """No other evidence comes of them."""
+    data = encode_evidence(begun(hourly(16, 8)))
+    for at in (0, 5, 40, len(data) - 2):
+        altered = bytearray(data)
+        altered[at] ^= 1
+        with pytest.raises(CorruptStateError):
+            decode_evidence(altered)
+    with pytest.raises(CorruptStateError):
+        decode_evidence(data[:-1])
+
+
+@pytest.mark.parametrize(
+    ("positives", "pane_minutes", "minutes"),
+    [(7 * 24 * 5, 1, 60), (7 * 24 * 20, 1, 30), (7 * 24 * 1000, 1, 1), (7 * 24 * 60, 7.5, 15)],
+)
+def test_the_length_of_a_step(positives: int, pane_minutes: float, minutes: int) -> None:
+    """Ten positives on average, an hour at most, and whole panes that divide an hour."""
+    ev = Evaluator()
+    ev.add_cases(labels=[True], scores=[0.5], counts=[positives])
+    base = BaseCounts(START_US, START_US + 7 * DAY_US, ev._view())
+    assert step_length(base, int(pane_minutes * 60_000_000)) == minutes * 60_000_000
