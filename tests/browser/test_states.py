@@ -6,6 +6,7 @@ import hashlib
 import re
 import time
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -43,7 +44,7 @@ def test_an_empty_servers_lines_send_a_first_prediction(page: Page) -> None:
         ("stream/new/empty?window=all", "#no-data", "exists, but has no cases"),
         ("stream/new/empty", "#no-data", "No cases in this window (24 h)"),
         ("stream/old/data", "#no-data", "No cases in this window (24 h)"),
-        ("stream/wait/labels", "#no-data", "50 have no label yet"),
+        ("stream/wait/labels", "#no-data", "50 predictions, no label yet"),
         ("stream/one/negative", "#one-class", "All 240 labelled cases are negative"),
         ("stream/one/positive", "#one-class", "until a negative case arrives"),
     ],
@@ -58,6 +59,33 @@ def test_streams_without_figures_say_why(
         expect(page.locator(card)).to_be_hidden()
     if state == "#one-class":
         expect(page.locator("#histogram-plot svg path").first).to_be_attached()
+
+
+def test_a_stream_without_labels_shows_what_is_known(page: Page) -> None:
+    """Its volume and its scores; the lines that send a label run as they are shown."""
+    with running_service(IN_MEMORY) as addresses, Client(addresses.grpc) as client:
+        stream = client.stream("fraud/v1")
+        now = datetime.now(UTC)
+        ids = [f"order-{index}" for index in range(40)]
+        at = [now - timedelta(minutes=index) for index in range(40)]
+        stream.log_cases(ids=ids, scores=[index / 40 for index in range(40)], at=at)
+        stream.label("unknown", True)
+        stream.flush()
+        page.goto(f"{addresses.http}/#/stream/fraud/v1?window=6h")
+        known = page.locator("#no-data")
+        expect(known.locator("h2")).to_have_text("40 predictions, no label yet")
+        for card, heading in (("#volume", "Predictions"), ("#waiting-scores", "Predictions")):
+            expect(page.locator(f"{card}-plot svg path").first).to_be_attached()
+            page.locator(f"{card} summary", has_text="Show as a table").click()
+            expect(page.locator(f"{card} th").first).to_be_visible()
+            index = page.locator(f"{card} th").all_inner_texts().index(heading)
+            cells = page.locator(f"{card} tbody tr").locator(f"td:nth-child({index + 1})")
+            assert sum(map(int, cells.all_inner_texts())) == 40
+        for card in ("#timeline", "#pr", "#segments"):
+            expect(page.locator(card)).to_be_hidden()
+        exec(compile(known.locator("pre").inner_text(), "the page", "exec"), {})
+        expect(page.locator("#one-class")).to_contain_text("Only positive cases so far")
+        page.goto("about:blank")
 
 
 def test_an_empty_window_leads_to_all_time(page: Page, served: Served) -> None:

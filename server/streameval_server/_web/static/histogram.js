@@ -25,14 +25,7 @@ export class HistogramCard {
       + `${count(sum(negatives))} negatives in ${positives.length} bins. The table has the counts.`;
     return this.card.draw(label, (colours) => ({
       grid: { left: 48, right: 14, top: 12, bottom: 44 },
-      xAxis: axis(colours, "Score", {
-        type: "value", min: edges[0], max: edges.at(-1), nameLocation: "middle", nameGap: 28,
-        splitLine: { show: false },
-        axisLabel: {
-          color: colours.muted, fontSize: 11, hideOverlap: true, showMinLabel: false, showMaxLabel: false,
-          formatter: (value) => String(Number(value.toPrecision(3))),
-        },
-      }),
+      xAxis: scoreAxis(colours, "Score", edges),
       yAxis: axis(colours, "Share of class", {
         type: "value", min: 0, nameLocation: "middle", nameGap: 34, axisLine: { show: false }, splitNumber: 4,
         axisLabel: { color: colours.muted, fontSize: 11, formatter: (value) => `${Math.round(100 * value)}%` },
@@ -52,15 +45,26 @@ export class HistogramCard {
   }
 }
 
+export function scoreAxis(colours, name, edges) {
+  return axis(colours, name, {
+    type: "value", min: edges[0], max: edges.at(-1), nameLocation: "middle", nameGap: 28,
+    splitLine: { show: false },
+    axisLabel: {
+      color: colours.muted, fontSize: 11, hideOverlap: true, showMinLabel: false, showMaxLabel: false,
+      formatter: (value) => String(Number(value.toPrecision(3))),
+    },
+  });
+}
+
 const sum = (counts) => counts.reduce((total, each) => total + each, 0);
 
-function shares(counts) {
+export function shares(counts) {
   const total = sum(counts);
   return counts.map((each) => (total ? each / total : 0));
 }
 
 /** A histogram's outline: constant within each bin. */
-function steps(name, edges, values, colour, opacity) {
+export function steps(name, edges, values, colour, opacity) {
   const outline = [[edges[0], 0]];
   values.forEach((value, index) => outline.push([edges[index], value], [edges[index + 1], value]));
   outline.push([edges.at(-1), 0]);

@@ -2,7 +2,7 @@
 
 import { token } from "./api.js";
 import { h } from "./dom.js";
-import { count, span } from "./format.js";
+import { count } from "./format.js";
 import { toStream, toStreams } from "./route.js";
 
 function state(id, title, ...content) {
@@ -10,7 +10,7 @@ function state(id, title, ...content) {
     h("h2", { id: `${id}-title` }, title), ...content);
 }
 
-const code = (text) => h("pre", { tabindex: 0 }, h("code", {}, text));
+export const code = (text) => h("pre", { tabindex: 0 }, h("code", {}, text));
 
 /** No streams: shows the five lines that send a first prediction. */
 export function emptyServer(address) {
@@ -27,20 +27,11 @@ export function emptyServer(address) {
     ].join("\n")));
 }
 
-/** A stream, or a window of it, without labelled cases. */
-export function noData({ name, snapshot, windowTitle, isAllTime, newest }) {
-  const coverage = snapshot.coverage;
+/** A stream, or a window of it, without cases and predictions. */
+export function noData({ name, windowTitle, isAllTime }) {
   const all = h("a", { class: "button", href: toStream(name, { window: "all" }) }, "Show all time");
-  if (coverage && Number(coverage.pending) > 0) {
-    return state("no-data", "Predictions, but no label yet",
-      h("p", {}, `${count(Number(coverage.predictions))} predictions have arrived, and ${count(Number(coverage.pending))} have no label yet. `
-        + "Figures appear with the first labels of both classes."),
-      isAllTime ? null : all);
-  }
   if (!isAllTime) {
-    return state("no-data", `No cases in this window (${windowTitle})`,
-      h("p", {}, newest ? `The newest case is ${span((Date.now() - newest) / 1000)} old.` : "It has no cases."),
-      all);
+    return state("no-data", `No cases in this window (${windowTitle})`, all);
   }
   return state("no-data", "No data yet",
     h("p", {}, `${name} exists, but has no cases. Send it predictions and labels, or cases:`),

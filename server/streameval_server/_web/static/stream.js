@@ -9,6 +9,7 @@ import { DecisionCharts } from "./decision_charts.js";
 import { fill, h, redraw } from "./dom.js";
 import { FigureRow, HULL } from "./figure_row.js";
 import { COSTS, HEADLINE, RATES, SHOWN } from "./metrics.js";
+import { NoLabels } from "./no_labels.js";
 import { between, DEFAULT_WINDOW, replace, seconds, segment, segmentProblem, segmentText, toStream, windowProblem, WINDOWS } from "./route.js";
 import { SegmentTrends } from "./segment_trends.js";
 import { MIN_CASES, SegmentsCard } from "./segments.js";
@@ -92,6 +93,7 @@ export class StreamView {
     this.figures = new FigureRow();
     this.warnings = new Warnings((change) => this.link(change));
     this.placeholder = h("div");
+    this.unlabelled = new NoLabels(this.name, this.signal);
     this.alarms = new AlarmsCard(this.name, this.signal, toSegment, (status) => this.detected(status), (error) => this.fail(error));
     this.time = new TimeCharts(this.name, this.signal, toWindow);
     this.calibration = new CalibrationCard(this.signal);
@@ -153,6 +155,7 @@ export class StreamView {
       timeline: refresher(this.time.timeline.element, () => this.loadTime(), SLOW_GAP_MS),
       calibration: refresher(this.calibration.element, () => this.loadCalibration(), SLOW_GAP_MS),
       segments: refresher(this.segments.element, () => this.loadSegments(), SLOW_GAP_MS),
+      unlabelled: refresher(this.unlabelled.element, () => this.unlabelled.load(this.reader, this.snapshot), SLOW_GAP_MS),
       trends: refresher(this.trends.element, () => this.loadTrends(), TRENDS_GAP_MS),
       reference: new Refresher(() => this.time.loadReference(this.reader, this.snapshot, this.status), PROJECTION_GAP_MS,
         this.requestSignal, (error) => this.failPart(this.time.timeline.element, error)),
@@ -232,7 +235,13 @@ export class StreamView {
       return;
     }
     const title = WINDOWS.find(([key]) => key === this.window)?.[1] ?? "the chosen window";
-    fill(this.placeholder, noData({ name: this.name, snapshot, windowTitle: title, isAllTime: this.window === "all" }));
+    if (Number(snapshot.coverage?.predictions ?? 0) > Number(snapshot.coverage?.retracted ?? 0)) {
+      this.unlabelled.show(snapshot);
+      fill(this.placeholder, this.unlabelled.element);
+      this.refreshers.unlabelled.request();
+      return;
+    }
+    fill(this.placeholder, noData({ name: this.name, windowTitle: title, isAllTime: this.window === "all" }));
   }
 
   async loadTime() {
