@@ -1,4 +1,4 @@
-# make demo    environment, server, a real model's predictions, live AUC-PR; DEMO_STAY=1 leaves it up
+# make demo    environment, a server with eight streams, what it says of them; DEMO_STAY=1 leaves it up
 # make quick   unit and structure tests of the checkout as it stands, in a minute: after each edit
 # make test    every test that is not long, against the built wheels: before a commit
 # make check   lint, types, plain words, proto, stubs
@@ -37,7 +37,7 @@ $(VENV)/.wheel: $(SOURCES) | $(VENV)/bin/python
 	rm -rf dist
 	$(PY) -m pip wheel -q --no-deps -w dist . ./server
 	$(PY) -m pip uninstall -qq --yes streameval streameval-server
-	$(PY) -m pip install -q "$(LIBRARY)[demo]" $(SERVER)
+	$(PY) -m pip install -q "$(LIBRARY)[cli,server]" $(SERVER)
 	touch $@
 
 $(VENV)/.test: pyproject.toml $(VENV)/.wheel
@@ -104,4 +104,4 @@ fuzz: $(VENV)/.test
 	$(PY) bench/payload_costs.py --bytes 262144 --fail-above 10
 
 clean:
-	rm -rf $(VENV) .venv-quick .venv-stubs dist build demo-out
+	rm -rf $(VENV) .venv-quick .venv-stubs dist build

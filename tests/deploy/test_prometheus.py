@@ -1,9 +1,8 @@
-"""A real Prometheus scrapes a server over TLS and with a token, during the demo's drift."""
+"""A real Prometheus scrapes a server over TLS and with a token, during a drift."""
 
 from __future__ import annotations
 
 import heapq
-import importlib.util
 import json
 import ssl
 import time
@@ -22,7 +21,7 @@ from streameval_server.testing import running_service
 
 from ..alarm_history import write_quiet_month
 from ..http_receiver import receiver
-from .monitoring import ROOT, dashboard_expressions, every_rule, example, selectors
+from .monitoring import dashboard_expressions, every_rule, example, selectors
 from .prometheus import WITHIN_S, Watched, running_alertmanager, running_prometheus
 
 if TYPE_CHECKING:
@@ -34,62 +33,51 @@ STREAM = "fraud/online"
 PAIR = ("pair/old", "pair/new")
 QUIET = [f"quiet/{number}" for number in range(4)]
 QUIET_MEAN_DAYS = 10
+STEP = timedelta(minutes=5)
+ROWS_PER_STEP = 500
 
 
-def hours_of_the_demo(client: Client, hours: int) -> None:
-    """Stream hours of the demo's payments up to now, declare alarms, then drift until one rings.
+def hours_of_payments(client: Client, hours: int) -> None:
+    """Stream hours of payments up to now, declare alarms, then drift until one rings.
 
     A server's detector observes rows on the server's clock, so those after the drift come in
     steps of some tenths of a second, not of five minutes.
     """
-    demo = ROOT / "demo" / "fraud.py"
-    spec = importlib.util.spec_from_file_location("demo_fraud", demo)
-    assert spec is not None
-    assert spec.loader is not None
-    fraud = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(fraud)
-    payments = fraud.Payments(fraud.SEED)
-    model = fraud.SGDClassifier(
-        loss="log_loss", alpha=1e-3, learning_rate="constant", eta0=0.002, random_state=0
-    )
-    features, labels, *_ = payments.take(20_000)
-    model.partial_fit(features, labels, classes=[False, True])
+    random = np.random.default_rng(2)
     client.create_stream(STREAM)
     stream = client.stream(STREAM)
     begin = datetime.now(UTC) - timedelta(hours=hours)
     waiting: list[tuple[datetime, str, bool]] = []
 
-    def step(number: int, at: datetime | None) -> None:
-        now = begin + number * fraud.STEP
-        features, truth, *_ = payments.take(fraud.ROWS_PER_STEP)
-        ids = [f"payment-{number}-{i}" for i in range(len(truth))]
-        stream.log_cases(ids=ids, scores=model.decision_function(features), at=at)
-        delays = payments.delays(len(truth))
-        for id_, label, minutes in zip(ids, truth, delays, strict=True):
-            heapq.heappush(waiting, (now + minutes * timedelta(minutes=1), id_, bool(label)))
+    def send(number: int, at: datetime | None, distance: float) -> None:
+        now = begin + number * STEP
+        labels = random.random(ROWS_PER_STEP) < 0.02
+        ids = [f"payment-{number}-{row}" for row in range(labels.size)]
+        stream.log_cases(ids=ids, scores=random.normal(distance * labels), at=at)
+        for id_, label, minutes in zip(ids, labels, random.gamma(2, 6, labels.size), strict=True):
+            heapq.heappush(waiting, (now + timedelta(minutes=minutes), id_, bool(label)))
         arrived = []
-        while waiting and waiting[0][0] <= now + fraud.STEP:
+        while waiting and waiting[0][0] <= now + STEP:
             arrived.append(heapq.heappop(waiting))
         if arrived:
             known = [label for _, _, label in arrived]
             stream.label_cases(ids=[id_ for _, id_, _ in arrived], labels=known)
         stream.flush()
 
-    steps = hours * (timedelta(hours=1) // fraud.STEP)
+    steps = hours * (timedelta(hours=1) // STEP)
     for number in range(steps):
-        step(number, begin + number * fraud.STEP)
+        send(number, begin + number * STEP, 3.0)
     settings = AlarmSettings(
-        watches={fraud.WATCH: fraud.TOLERANCE},
+        watches={"auc_roc": 0.02},
         pane=timedelta(seconds=1),
         reference=(begin, datetime.now(UTC)),
         label_wait=timedelta(0),
     )
     client.update_stream(STREAM, alarms=settings)
-    payments.drift()
     ends = time.monotonic() + 2 * WITHIN_S
     while client.stream_alarms(STREAM).state != "firing":
         assert time.monotonic() < ends, client.stream_alarms(STREAM)
-        step(steps, None)
+        send(steps, None, 1.0)
         steps += 1
 
 
@@ -130,7 +118,7 @@ def until_decided(client: Client) -> None:
 def watched(
     tmp_path_factory: pytest.TempPathFactory, require_command: Callable[[str], str]
 ) -> Iterator[Watched]:
-    """Return a server after the demo's drift, and a Prometheus that has scraped it.
+    """Return a server after a drift, and a Prometheus that has scraped it.
 
     It has streams of a month, too, in which nothing has changed, and a pair that is decided.
     """
@@ -159,7 +147,7 @@ def watched(
         Client(addresses.grpc, token=token, root_certificates=path / "ca.pem") as client,
     ):
         pair_of_models(client)
-        hours_of_the_demo(client, 6)
+        hours_of_payments(client, 6)
         calibrated_cases(client)
         until_decided(client)
         with (
@@ -269,7 +257,7 @@ def test_a_pair_has_its_series_and_the_alert_that_it_is_decided(watched: Watched
     assert float(watched.query("streameval_pairs_left_out")[0]["value"][1]) == 0
 
 
-def test_the_demos_drift_raises_the_alert(watched: Watched) -> None:
+def test_the_drift_raises_the_alert(watched: Watched) -> None:
     """The detector's; no other alert fires of the stream, and every rule is well."""
     watched.until(lambda: "StreamevalAlarm" in watched.firing(), "the alert")
     of_stream = {
@@ -318,6 +306,6 @@ def test_a_month_without_drift_arrives_at_most_at_the_stated_rate(watched: Watch
     )
     allowed = len(QUIET) * 30 / QUIET_MEAN_DAYS
     assert raised <= allowed
-    # What the demo's stream has sent came in one round with those.
+    # What the drifted stream has sent came in one round with those.
     watched.until(lambda: watched.messages(STREAM), "a message")
     assert sum(len(watched.messages(stream)) for stream in QUIET) <= raised

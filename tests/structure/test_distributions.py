@@ -37,7 +37,7 @@ def test_only_extras_with_a_server_require_it() -> None:
             for each in requirements("streameval", *filter(None, [extra]))
         )
     }
-    assert found == {"all", "bench", "demo", "server"}
+    assert found == {"all", "bench", "server"}
 
 
 def test_both_run_on_the_same_pythons() -> None:
