@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from streameval._uncertainty.split import fit_splits, loss_limit
 from streameval._uncertainty.student import normal_quantile
 
 if TYPE_CHECKING:
-    from streameval._common.arrays import FloatArray, IntArray
+    from streameval._common.arrays import FloatArray
     from streameval._drift.processes import Processes
 
 LEVEL: Final = 0.95
@@ -39,16 +39,14 @@ class ChangeEstimate(NamedTuple):
 
 
 def estimate_change(
-    processes: Processes, sides: slice, means: FloatArray, pane: int
+    processes: Processes, sides: slice, means: FloatArray, errors: FloatArray, pane: int
 ) -> ChangeEstimate:
     """Return since when and by how much the mean of a process has changed. O(blocks).
 
-    The side with the most evidence is taken. Suppose that the mean was the reference's before
-    the start of a block, and another one from there on. With a normal mean, the variance of
-    panes as blocks and the same prior for every pane, this gives the probability that each
-    block holds the change: its median is the estimate, its central 95 % give the limits. The
-    mean is averaged over these starts, of the rows from each one on; its variance is the
-    variance of panes as blocks plus the variance between the starts. All of it is chosen after
+    The side with the most evidence is taken. Its beginning is a split of the reference and the
+    blocks (`_uncertainty.split`), with the variance of panes as blocks; a block is as long as
+    they are known. The mean is of the rows since the likeliest beginning; its limits are the
+    hull of the limits over all beginnings that are not excluded. All of it is chosen after
     the data and at the time of the alarm, so it describes and does not promise.
 
     Parameters
@@ -57,8 +55,8 @@ def estimate_change(
         With evidence in `fine`.
     sides : slice
         Of the process.
-    means : float64[sides]
-        Of its sides in the reference.
+    means, errors : float64[sides]
+        Of its sides in the reference, and their standard errors.
     pane : int
         The pane of the alarm.
     """
@@ -66,29 +64,44 @@ def estimate_change(
     side = int(np.argmax(evidence.sum(axis=(1, 2)) + processes.coarse[sides].sum(axis=1)))
     ends = np.append(processes.starts[1:], pane + 1)
     sums = processes.summaries[:, sides.start + side]
-    shares = _shares(sums, float(means[side]), ends - processes.starts)
-    below = np.cumsum(shares)
-    tail = (1 - LEVEL) / 2
-    first, median, last = (
-        min(int(np.searchsorted(below, share)), shares.size - 1) for share in (tail, 0.5, 1 - tail)
-    )
-    mean, error = _mean_and_error(sums, shares)
-    margin = normal_quantile((1 - LEVEL) / 2) * error
+    gains = _gains(sums, float(means[side]), float(errors[side]))
+    best = int(np.argmax(gains))
+    possible = np.flatnonzero((gains > 0) & (gains[best] - gains <= loss_limit(LEVEL)))
+    values, margins = _since(sums)
     return ChangeEstimate(
-        int(processes.starts[first]),
-        int(processes.starts[median]),
-        int(ends[last]),
+        int(processes.starts[possible[0]]),
+        int(processes.starts[best]),
+        int(ends[possible[-1]]),
         side,
-        mean,
-        max(mean - margin, 0.0),
-        min(mean + margin, 1.0),
+        float(values[best]),
+        max(float((values - margins)[possible].min()), 0.0),
+        min(float((values + margins)[possible].max()), 1.0),
     )
 
 
-def _since(sums: FloatArray) -> FloatArray:
-    """Return the sums of the rows from the start of each block on."""
-    found: FloatArray = np.cumsum(sums[:, ::-1], axis=1)[:, ::-1]
-    return found
+def _gains(sums: FloatArray, reference: float, error: float) -> FloatArray:
+    """Return by how much a fall from each block on is more likely than none."""
+    rows, total = sums[:2]
+    levels = total / np.maximum(rows, 1)
+    # One more case at either end: a mean of equal values is not known exactly.
+    variance = (_spreads(sums, levels).sum() + max(reference, 1 - reference) ** 2) / (
+        rows.sum() + 1
+    )
+    values = np.append(reference, levels)
+    precisions = np.append(1 / error**2, rows / variance)
+    # On every side a fall is bad, so a rise is no evidence.
+    gains: FloatArray = np.minimum(fit_splits(values[None], precisions[None]).z[0], 0.0) ** 2
+    return gains
+
+
+def _since(sums: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the mean of the rows from the start of each block on, and how far limits are."""
+    since: FloatArray = np.cumsum(sums[:, ::-1], axis=1)[:, ::-1]
+    rows = np.maximum(since[0], 1)
+    means = since[1] / rows
+    unseen = np.maximum(means, 1 - means) / (rows + 1)
+    errors = np.sqrt(_spreads(since, means) / rows**2 + unseen**2)
+    return means, normal_quantile((1 - LEVEL) / 2) * errors
 
 
 def _spreads(sums: FloatArray, means: FloatArray) -> FloatArray:
@@ -96,33 +109,3 @@ def _spreads(sums: FloatArray, means: FloatArray) -> FloatArray:
     _, _, rows2, cross, total2 = sums
     found: FloatArray = np.maximum(total2 - 2 * means * cross + means * means * rows2, 0.0)
     return found
-
-
-def _shares(sums: FloatArray, reference: float, panes: IntArray) -> FloatArray:
-    """Return how likely each block holds the change; all add up to 1."""
-    rows, total = sums[:2]
-    within = _spreads(sums, total / np.maximum(rows, 1)).sum()
-    # One more case at either end: a mean of equal values is not known exactly.
-    variance = (within + max(reference, 1 - reference) ** 2) / (rows.sum() + 1)
-    is_counted = rows > 0  # blocks before the last alarm have no rows
-    rows, total = _since(sums)[:2]
-    distance = total / np.maximum(rows, 1) - reference
-    # On every side a fall is bad, so a rise is no evidence.
-    logs = rows * np.minimum(distance, 0.0) ** 2 / (2 * variance)
-    weights = np.where(
-        is_counted, panes * np.exp(logs - logs.max(where=is_counted, initial=0.0)), 0.0
-    )
-    shares: FloatArray = weights / weights.sum()
-    return shares
-
-
-def _mean_and_error(sums: FloatArray, shares: FloatArray) -> tuple[float, float]:
-    """Return the mean since the change, and its standard error."""
-    possible = shares > 0
-    sums, shares = _since(sums)[:, possible], shares[possible]
-    rows, total = sums[:2]
-    means = total / rows
-    unseen = np.maximum(means, 1 - means) / (rows + 1)
-    mean = float(shares @ means)
-    variances = _spreads(sums, means) / rows**2 + unseen**2 + (means - mean) ** 2
-    return mean, math.sqrt(float(shares @ variances))

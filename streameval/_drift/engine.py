@@ -212,7 +212,10 @@ class DriftEngine:
                 self.alarms[place] = replace(each, repeats=each.repeats + 1, last_at=at)
                 return
         sides = self.settings.sides_of(index)
-        change = estimate_change(self.processes, sides, self.frozen.means[sides], pane)
+        frozen = self.frozen
+        change = estimate_change(
+            self.processes, sides, frozen.means[sides], frozen.errors[sides], pane
+        )
         side = watch.sides[change.side]
         mean = float(self.frozen.means[sides.start + change.side])
         lower, upper = sorted((side.shown(change.lower), side.shown(change.upper)))
