@@ -24,7 +24,7 @@ VIEWS = {
     "stream/one/negative?window=all": "#segments:not([aria-busy]) pre",
     "stream/wait/labels": "#no-data",
     "compare": ".starts a",
-    f"compare?a={STREAM}&b={OTHER}": "#result-p",
+    f"compare?a={STREAM}&b={OTHER}": "#result-a",
     f"compare?a={STREAM}&a.segment=country=BR&b={OTHER}": "#a-refusal",
 }
 LEVELS = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}}

@@ -79,7 +79,7 @@ def test_the_list_and_the_comparison(window: Firefox, served: Served) -> None:
     window.open(served.url("?window=all"))
     shown(window, "table.streams", STREAM)
     window.open(served.url(f"compare?a={STREAM}&a.window=all&b={OTHER}&b.window=all"))
-    shown(window, "main", "p-value")
+    shown(window, "main", "Different cases, so not ranked")
     window.wait("return document.querySelectorAll('main svg path').length > 3")
 
 

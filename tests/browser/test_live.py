@@ -277,7 +277,7 @@ def test_a_server_that_is_away_from_the_start(
         page.goto(served.url(fragment))
         expect(page.locator("#away")).to_contain_text("The server does not answer")
     page.unroute("**/v1/**")
-    expect(page.locator("#result-p")).to_be_visible()
+    expect(page.locator("#result-a")).to_be_visible()
     expect(page.locator("#away")).to_have_count(0)
 
 

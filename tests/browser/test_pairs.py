@@ -67,7 +67,7 @@ def served() -> Iterator[Served]:
 
 
 def test_the_pairs_answer_is_first(served: Served, page: Page) -> None:
-    """Its figures are the API's; the other comparison is below, and called what it is."""
+    """Its figures are the API's; challenger minus champion, and no second headline."""
     page.goto(served.url(f"compare?a={A}&b={B}"))
     found = served.client.compare_pair(f"{A}-vs-{B}")
     apart = served.client.compare(A, B)
@@ -75,9 +75,10 @@ def test_the_pairs_answer_is_first(served: Served, page: Page) -> None:
     expect(title).to_contain_text("fraud/v4 is better")
     expect(page.locator("#paired-a")).to_have_text(figure(found.a.estimate))
     expect(page.locator("#paired-b")).to_have_text(figure(found.b.estimate))
-    expect(page.locator("#paired-difference")).to_have_text(signed(found.difference))
-    limits = page.locator("#paired .difference .more")
-    expect(limits).to_have_text(f"{signed(found.lower)} to {signed(found.upper)}")
+    expect(page.locator("#paired .difference dt")).to_have_text(f"{B} minus {A}")
+    expect(page.locator("#paired-difference")).to_have_text(signed(-found.difference))
+    limits = f"{signed(-found.upper)} to {signed(-found.lower)}, above 0 is better"
+    expect(page.locator("#paired .difference .more")).to_have_text(limits)
     expect(page.locator("#paired .a .more")).to_have_text(between(found.a))
     note = page.locator("#paired-note")
     expect(note).to_contain_text("1,600 ids are scored by both (100.0 % of all)")
@@ -85,22 +86,50 @@ def test_the_pairs_answer_is_first(served: Served, page: Page) -> None:
     expect(note).to_contain_text(f"fraud/v4 was right in {found.disagreement.b_right}")
     ratio = (apart.upper - apart.lower) / (found.upper - found.lower)
     expect(page.locator("#why-sharper")).to_contain_text(f"{ratio:.1f} times as narrow")
-    expect(page.locator("#result .kicker")).to_have_text("Taken as independent cases")
-    first, second = (page.locator(each).bounding_box() for each in ("#paired", "#result"))
-    assert first["y"] < second["y"]
+    expect(page.locator("legend")).to_have_text(["Champion", "Challenger"])
+    expect(page.locator("h2:visible", has_text="is better")).to_have_count(1)
+    expect(page.locator("#result")).to_be_hidden()
     expect(page.locator("#same-ids")).to_be_hidden()
 
 
 def test_sides_may_be_swapped(served: Served, page: Page) -> None:
-    """A minus B of the page, whichever order the pair was made in."""
+    """The page's challenger minus its champion, whichever order the pair was made in."""
     page.goto(served.url(f"compare?a={B}&b={A}&metric=auc_roc"))
     found = served.client.compare_pair(f"{A}-vs-{B}", metric="auc_roc")
     expect(page.locator("#paired-a")).to_have_text(figure(found.b.estimate))
-    expect(page.locator("#paired-difference")).to_have_text(signed(-found.difference))
+    expect(page.locator("#paired-difference")).to_have_text(signed(found.difference))
     expect(page.locator("#paired .difference .more")).to_have_text(
-        f"{signed(-found.upper)} to {signed(-found.lower)}"
+        f"{signed(found.lower)} to {signed(found.upper)}, above 0 is better"
     )
-    expect(page.locator("#paired .difference dt")).to_have_text(f"{B} minus {A}")
+    expect(page.locator("#paired .difference dt")).to_have_text(f"{A} minus {B}")
+
+
+def test_pairs_are_what_compare_begins_with(served: Served, page: Page) -> None:
+    """Each with its answer; a chosen stream keeps its own."""
+    page.goto(served.url("compare"))
+    first = page.locator(".starts li").first
+    expect(first.locator("a")).to_have_text(f"{B} against {A}")
+    found = served.client.compare_pair(f"{A}-vs-{B}")
+    expect(first).to_contain_text(found.sentence.split(";")[0])
+    first.locator("a").click()
+    expect(page.locator("#paired-difference")).to_have_text(signed(-found.difference))
+    page.goto(served.url(f"compare?a={OTHER}"))
+    expect(page.locator(".starts a").first).to_have_text(f"{A} against {OTHER}")
+
+
+def test_streams_without_shared_ids_are_not_ranked(served: Served, page: Page) -> None:
+    """They are different cases: both values, and what their difference would take for granted."""
+    page.goto(served.url(f"compare?a={A}&b={OTHER}"))
+    found = served.client.compare(A, OTHER)
+    expect(page.locator("#result-title")).to_have_text("Different cases, so not ranked")
+    expect(page.locator("#result-a")).to_have_text(figure(found.a.estimate))
+    expect(page.locator("#result-b")).to_have_text(figure(found.b.estimate))
+    expect(page.locator("#result-difference")).to_be_hidden()
+    assert not re.search(r"is better|p-value|significant", page.locator("main").inner_text())
+    page.locator("#if-random summary").click()
+    expect(page.locator("#result-difference")).to_have_text(signed(-found.difference))
+    expect(page.locator("#result .difference dt")).to_have_text(f"{OTHER} minus {A}")
+    expect(page.locator("#if-random .note")).to_contain_text(f"Above 0, {OTHER} is better")
 
 
 def test_the_difference_over_time(served: Served, page: Page) -> None:
@@ -112,7 +141,7 @@ def test_the_difference_over_time(served: Served, page: Page) -> None:
     chart.get_by_text("Show as a table").click()
     newest = chart.locator("tbody tr").first
     found = served.client.compare_pair(f"{A}-vs-{B}", window=timedelta(hours=6))
-    expect(newest.locator("td").nth(1)).to_have_text(signed(found.difference))
+    expect(newest.locator("td").nth(1)).to_have_text(signed(-found.difference))
     expect(newest.locator("td").nth(3)).to_have_text("1,600")
     expect(chart.locator(".keys")).to_contain_text("95 % at all looks together")
     chart.get_by_label("of", exact=True).select_option("each step alone")
@@ -128,11 +157,11 @@ def test_segments_of_a_pair(served: Served, page: Page) -> None:
     rows = page.locator("#paired-segments tbody tr")
     for row, each in zip(rows.all(), found.segments, strict=True):
         expect(row.locator("th")).to_have_text(each.segment[1])
-        expect(row.locator("td").nth(1)).to_have_text(signed(each.difference))
+        expect(row.locator("td").nth(1)).to_have_text(signed(-each.difference))
     inside = "a.segment=country:US&b.segment=country:US"
     page.goto(served.url(f"compare?a={A}&b={B}&{inside}"))
     expect(page.locator("#paired-difference")).to_have_text(
-        signed(served.client.compare_pair(f"{A}-vs-{B}", segment=("country", "US")).difference)
+        signed(-served.client.compare_pair(f"{A}-vs-{B}", segment=("country", "US")).difference)
     )
 
 
@@ -151,7 +180,7 @@ def test_the_key_of_segments_is_chosen(served: Served, page: Page) -> None:
     expect(rows.first.locator("th")).to_have_text("paid")
     for row, each in zip(rows.all(), found.segments, strict=True):
         expect(row.locator("th")).to_have_text(each.segment[1])
-        expect(row.locator("td").nth(1)).to_have_text(signed(each.difference))
+        expect(row.locator("td").nth(1)).to_have_text(signed(-each.difference))
     expect(segments).to_have_attribute("open", "")
     assert re.search(r"[?&]by=plan", page.url)
     page.reload()
@@ -234,7 +263,7 @@ def test_every_screen_has_room_and_contrast(
             page.goto("about:blank")
             page.goto(served.url(f"compare?a={A}&b={other}"))
             expect(page.locator(drawn).first).to_be_visible()
-            expect(page.locator("#result-p")).to_be_visible()
+            expect(page.locator(".compared:visible").first).to_be_visible()
             assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
             found = axe.run(page, options=LEVELS)
             assert found.violations_count == 0, found.generate_report()

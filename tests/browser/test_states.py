@@ -197,7 +197,7 @@ def test_what_users_send_is_never_markup(page: Page, complaints: list[str], serv
         page.locator(f"#{card}-plot").hover()
     page.get_by_role("link", name="Compare").last.click()
     expect(page.locator("#a-segment")).to_have_value(f"country:{HOSTILE}")
-    expect(page.locator("#result-p")).to_be_visible()
+    expect(page.locator("#result-a")).to_be_visible()
     for fragment in (
         f"stream/{HOSTILE}",
         "stream/%3Cimg%20src=x%20onerror=%22window.hacked=1%22%3E",

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.heavy
 VIEWS = {
     "streams": ("", "table.streams tbody tr"),
     "stream": (f"stream/{STREAM}", "#segments tbody tr", ".past tbody tr"),
-    "compare": (f"compare?a={STREAM}&b={OTHER}", "#result-p"),
+    "compare": (f"compare?a={STREAM}&b={OTHER}", "#result-a"),
     "one class": ("stream/one/negative", "#one-class"),
     "no data": ("stream/new/empty", "#no-data"),
 }

@@ -1,28 +1,29 @@
 // Compares two streams, windows or segments: their curves in one chart, and their difference.
 
 import { ApiError, get, Refresher, streamPath, watch } from "./api.js";
+import { namesOf, notes, showCompared } from "./compared.js";
+import { startList } from "./compare_starts.js";
 import { Overlay } from "./curves.js";
 import { fill, h, setText } from "./dom.js";
-import { figure, interval, percent, period, pValue, reason, rocWords, signed, titleOf } from "./format.js";
+import { percent, titleOf } from "./format.js";
 import { points, prPath, rocPath } from "./geometry.js";
 import { COMPARED, HEADLINE } from "./metrics.js";
 import { PairedSection } from "./paired.js";
-import { between, replace, segment, segmentProblem, segmentText, selection, toCompare, windowProblem, WINDOWS } from "./route.js";
+import { replace, segment, segmentProblem, segmentText, selection, toCompare, windowProblem, WINDOWS } from "./route.js";
 import { sentence, skeleton } from "./states.js";
 import { worded } from "./warnings.js";
 
 const GAP_MS = 1_000;
 const MAX_POINTS = 1024;
 const SIDES = ["a", "b"];
-const MAX_STARTS = 3;
 
 export class CompareView {
   constructor(root, route, context) {
     Object.assign(this, { root, context, signal: context.signal });
     this.build();
     this.update(route);
-    get("v1/streams", { pageSize: 1000 }, this.signal).then(
-      (page) => this.list(page.streams.map((each) => each.name)), (error) => this.fail(error));
+    Promise.all(["v1/streams", "v1/pairs"].map((path) => get(path, { pageSize: 1000 }, this.signal))).then(
+      ([{ streams }, { pairs }]) => this.list(streams.map((each) => each.name), pairs), (error) => this.fail(error));
   }
 
   build() {
@@ -30,6 +31,7 @@ export class CompareView {
     this.segments = {};
     this.refusals = {};
     this.offered = {};
+    this.roles = {};
     this.names = h("datalist", { id: "names" });
     this.metric = h("select", { id: "metric", name: "metric" }, COMPARED.map((name) => h("option", { value: name }, titleOf(name))));
     this.form = h("form", {
@@ -54,6 +56,7 @@ export class CompareView {
 
   side(side) {
     const id = (name) => `${side}-${name}`;
+    this.roles[side] = h("span");
     const stream = h("input", { id: id("stream"), list: "names", autocomplete: "off", spellcheck: "false", required: true });
     const window = h("select", { id: id("window") });
     const chosen = h("input", { id: id("segment"), placeholder: "all", autocomplete: "off", spellcheck: "false",
@@ -62,7 +65,7 @@ export class CompareView {
     this.segments[side] = h("datalist", { id: id("segments") });
     this.refusals[side] = h("p", { class: "refusal", id: id("refusal"), role: "alert", hidden: true });
     return h("fieldset", { class: `side ${side}` },
-      h("legend", {}, h("span", { class: side === "a" ? "swatch line a" : "swatch line dash b", "aria-hidden": true }), side.toUpperCase()),
+      h("legend", {}, h("span", { class: side === "a" ? "swatch line a" : "swatch line dash b", "aria-hidden": true }), this.roles[side]),
       h("div", {}, h("label", { for: id("stream") }, "Stream"), stream),
       h("div", {}, h("label", { for: id("window") }, "Window"), window),
       h("div", {}, h("label", { for: id("segment") }, "Segment"), chosen),
@@ -82,14 +85,18 @@ export class CompareView {
       if (stream !== document.activeElement) stream.value = this.sides[side].stream;
       if (chosen !== document.activeElement) chosen.value = this.sides[side].segment;
     }
+    const { a, b } = this.sides;
+    const areStreams = a.stream && b.stream && a.stream !== b.stream;
+    setText(this.roles.a, areStreams ? "Champion" : "A");
+    setText(this.roles.b, areStreams ? "Challenger" : "B");
     this.paired.segments.key = parameters.get("by") ?? "";
     this.metric.value = COMPARED.includes(parameters.get("metric")) ? parameters.get("metric") : HEADLINE;
     this.watch();
   }
 
   /** Offer the streams' names in the fields, and where none is chosen, comparisons to begin with. */
-  list(names) {
-    this.known = names;
+  list(names, pairs) {
+    Object.assign(this, { known: names, pairs });
     fill(this.names, names.map((each) => h("option", { value: each })));
     if (this.result.querySelector("#start")) this.begin();
   }
@@ -171,7 +178,7 @@ export class CompareView {
     for (const side of SIDES) this.offer(side);
     const isGood = this.check();
     if (!isGood || !streams.every(Boolean)) {
-      this.isShown = false;
+      this.isShown = this.result.hidden = false;
       this.curves.hidden = this.warnings.hidden = true;
       this.paired.hide();
       this.context.connection("idle");
@@ -198,8 +205,7 @@ export class CompareView {
     fill(this.result, h("h2", { id: "result-title" }, "What to compare"),
       h("p", { class: "empty", id: "start" }, this.known && !this.known.length ? "There is no stream yet."
         : "Choose two streams above, or two windows or segments of one. Or begin with one of these:"),
-      h("ul", { class: "starts" }, starts(this.known ?? [], chosen).map(([title, parameters]) =>
-        h("li", {}, h("a", { href: toCompare(parameters) }, title)))));
+      startList({ names: this.known ?? [], pairs: this.pairs ?? [], chosen, signal: this.signal }));
   }
 
   fields(side, prefix) {
@@ -216,21 +222,20 @@ export class CompareView {
       "a.stream": chosen[0].stream, ...this.fields("a", "a."),
       "b.stream": chosen[1].stream, ...this.fields("b", "b."), metric: this.metric.value,
     }, this.signal).then(({ comparison }) => comparison);
-    const [answer, isPair, ...curves] = await Promise.all([
+    const [answer, isPaired, ...curves] = await Promise.all([
       compared, this.paired.load(this.sides, this.metric.value, compared), ...SIDES.map(curveOf),
     ]);
     if (watching !== this.watching) return; // another comparison was chosen meanwhile
     this.isShown = true;
-    this.showResult(answer, isPair);
+    this.showResult(answer, isPaired);
     this.showCurves(answer, curves);
   }
 
   fail(error) {
     if (!(error instanceof ApiError)) throw error;
     if (error.isUnavailable && this.isShown) return;
-    this.isShown = false;
-    this.curves.hidden = true;
-    this.warnings.hidden = true;
+    this.isShown = this.result.hidden = false;
+    this.curves.hidden = this.warnings.hidden = true;
     this.paired.hide();
     if (error.isDenied || error.isUnavailable) {
       fill(this.result, this.context.failure(error));
@@ -239,28 +244,16 @@ export class CompareView {
     fill(this.result, h("h2", { id: "result-title" }, "These cannot be compared"), h("p", { class: "empty", id: "why-not" }, sentence(error.message)));
   }
 
-  showResult(answer, isPair) {
-    const name = titleOf(this.metric.value);
-    const { a, b, difference } = answer;
+  showResult(answer, isPaired) {
+    this.result.hidden = isPaired; // one headline
+    showCompared(this.result, answer, this.sides, titleOf(this.metric.value));
     const [nameA, nameB] = namesOf(this.sides);
-    const title = h("h2", { id: "result-title" }, verdict(answer, name, nameA, nameB));
-    const cell = (kind, heading, value, more) =>
-      h("div", { class: kind }, h("dt", {}, heading), h("dd", { class: "value", id: `result-${kind}` }, value), h("dd", { class: "more" }, more));
-    const limits = difference.interval;
-    const kicker = isPair ? h("p", { class: "kicker" }, "Taken as independent cases") : null;
-    fill(this.result, kicker, title, h("dl", { class: "headline compared" },
-      cell("a", `${nameA}: ${name}`, figure(a.value), a.value === undefined ? reason(a) : interval(a.interval) ?? "–"),
-      cell("b", `${nameB}: ${name}`, figure(b.value), b.value === undefined ? reason(b) : interval(b.interval) ?? "–"),
-      cell("difference", `${nameA} minus ${nameB}`, signed(difference.value),
-        limits?.lower === undefined ? "no interval" : `${signed(limits.lower)} to ${signed(limits.upper)}`),
-      cell("p", "p-value", pValue(answer.pValue), "two-sided")),
-    h("p", { class: "note" }, notes(answer, nameA, nameB)));
     fill(this.warnings, answer.warnings.map((each, index) => {
       const [, side, text] = /^([ab]): (.*)$/s.exec(each);
       const [words] = worded(answer.warningKinds[index], text);
       return h("li", {}, `${side === "a" ? nameA : nameB}: ${words}`);
     }));
-    this.warnings.hidden = !answer.warnings.length;
+    this.warnings.hidden = isPaired || !answer.warnings.length;
   }
 
   showCurves(answer, curves) {
@@ -290,53 +283,4 @@ export class CompareView {
       path: ({ curve, positives: all, negatives: rest }) => rocPath(curve, all, rest),
     });
   }
-}
-
-function verdict({ difference }, name, nameA, nameB) {
-  const limits = difference.interval;
-  if (difference.value === undefined) return `${name} cannot be compared: ${reason(difference)}`;
-  if (limits?.lower === undefined) return "Too few cases for an interval of the difference";
-  if (limits.lower > 0) return `${nameA} is better than ${nameB} by ${figure(difference.value)}`;
-  if (limits.upper < 0) return `${nameB} is better than ${nameA} by ${figure(-difference.value)}`;
-  return "No significant difference";
-}
-
-/** What tells the sides apart: the streams' names, or the windows, or the segments; all of it where more differs. */
-function namesOf({ a, b }) {
-  const windowOf = ({ window }) => {
-    const ends = between(window);
-    return WINDOWS.find(([key]) => key === window)?.[1] ?? (ends ? period(...ends) : window);
-  };
-  const segmentOf = ({ segment: chosen }) => chosen || "all segments";
-  const differs = (read) => read(a) !== read(b);
-  const parts = [(side) => side.stream, windowOf, segmentOf].filter(differs);
-  const shown = parts.length ? parts : [(side) => side.stream];
-  const names = [a, b].map((side) => shown.map((read) => read(side)).join(" · "));
-  return names[0] === names[1] ? names.map((name, index) => `${name} (${SIDES[index].toUpperCase()})`) : names;
-}
-
-/**
- * Comparisons to begin with, as [title, parameters]: of the chosen stream, else of the first that has another of its
- * group. The names are sorted, so the members of a group are neighbours.
- */
-function starts(names, chosen) {
-  const group = (name) => name.split("/")[0];
-  const first = chosen ?? names.find((name, index) => index + 1 < names.length && group(name) === group(names[index + 1])) ?? names[0];
-  if (first === undefined) return [];
-  const own = `The last 24 h of ${first} against all time`;
-  const others = names.filter((name) => name !== first && group(name) === group(first)).slice(0, MAX_STARTS);
-  const pair = (a, b) => [`${a} against ${b}`, { a, "a.window": "24h", b, "b.window": "24h" }];
-  return [...others.map((name) => pair(first, name)),
-    [own, { a: first, "a.window": "24h", b: first, "b.window": "all" }]];
-}
-
-function notes(answer, nameA, nameB) {
-  const when = (window) => (window
-    ? period(new Date(window.startTime), new Date(window.endTime)) : "all time");
-  return [
-    `${nameA}: ${when(answer.windowA)}. ${nameB}: ${when(answer.windowB)}${answer.complement ? `, without ${nameA}` : ""}.`,
-    answer.prevalence === undefined ? "" : `Both at a prevalence of ${percent(answer.prevalence)}, the greater of the two.`,
-    rocWords(answer.aucRoc),
-    "95 % intervals; cases are assumed to be independent.",
-  ].filter(Boolean).join(" ");
 }

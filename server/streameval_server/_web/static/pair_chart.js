@@ -11,18 +11,18 @@ const GRID = { left: 62, right: 14, top: 14, bottom: 26 };
 const TICKS = [0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001];
 const MAX_TICKS = 6;
 
-/** Rows from the first one with a difference. `isTurned`: the view's A is the pair's b. */
+/** Rows from the first one with a difference, the view's B minus its A. `isTurned`: the view's A is the pair's b. */
 export function rowsOf(comparisons, { isTurned, isCumulative }) {
   const rows = comparisons.map((each, index) => {
     const limits = isCumulative ? each.anytime : each.compared.difference.interval;
     const value = each.compared.difference.value;
     const known = limits?.lower !== undefined && value !== undefined;
-    const [lower, upper] = known ? (isTurned ? [-limits.upper, -limits.lower] : [limits.lower, limits.upper]) : [];
+    const [lower, upper] = known ? (isTurned ? [limits.lower, limits.upper] : [-limits.upper, -limits.lower]) : [];
     return {
       // The window of all labels so far begins with the span, and its step where the last one ended.
       start: new Date(isCumulative && index ? comparisons[index - 1].compared.windowA.endTime : each.compared.windowA.startTime),
       end: new Date(each.compared.windowA.endTime),
-      value: value === undefined ? undefined : isTurned ? -value : value,
+      value: value === undefined || isTurned ? value : -value,
       limits: known ? { lower, upper } : undefined,
       labelled: Number(each.coverage.labelled), positives: Number(each.coverage.positives),
     };
@@ -49,14 +49,14 @@ export class PairChart {
   draw({ rows, metric, names, since }) {
     const known = rows.filter((each) => each.value !== undefined);
     if (known.length < 2) return false;
-    const title = `${names[0]} minus ${names[1]}`;
+    const title = `${names[1]} minus ${names[0]}`;
     const isCumulative = this.isCumulative;
     const place = isCumulative ? (each) => each.end.getTime() : (each) => (each.start.getTime() + each.end.getTime()) / 2;
     const mark = isCumulative && since && since <= rows.at(-1).end ? Math.max(since.getTime(), rows[0].start.getTime()) : null;
     this.card.heading.textContent = `Difference in ${titleOf(metric)} over time`;
     this.card.legend([["line a", title], ["band", isCumulative ? "95 % at all looks together" : "95 % interval of each step"],
       ...(mark === null ? [] : [["upright", "evidence suffices"]])]);
-    this.card.note.textContent = `Above 0, ${names[0]} is better. ${isCumulative
+    this.card.note.textContent = `Above 0, ${names[1]} is better. ${isCumulative
       ? "The limits hold the true difference at every look at once: where they leave out 0, it is decided."
       : "Each step stands alone, so that some of many leave out 0 by chance."} Times are ${zone()}.`;
     const label = `${title} in ${rows.length} steps of time, ${signed(known.at(-1).value)} at the end. The table has the figures.`;

@@ -41,16 +41,16 @@ export class PairSegments {
         h("td", { class: "number" }, limits ? `${signed(limits.lower)} to ${signed(limits.upper)}` : "no interval"));
     };
     fill(this.body,
-      h("table", { class: "data" }, h("caption", {}, `${nameA} minus ${nameB}, the most shared ids first; intervals of one look, not adjusted for their number`),
+      h("table", { class: "data" }, h("caption", {}, `${nameB} minus ${nameA}, the most shared ids first; intervals of one look, not adjusted for their number`),
         h("thead", {}, h("tr", {}, h("th", { scope: "col" }, title),
           ["Labelled ids", "Difference", "95 % interval"].map((each) => h("th", { scope: "col", class: "number" }, each)))),
         h("tbody", {}, segments.map(row))));
   }
 }
 
-/** The difference, A minus B of the view. */
+/** The difference, challenger minus champion: the view's B minus its A. `isTurned`: the view's A is the pair's b. */
 export function turned(found, isTurned) {
   const { value, interval: limits } = found.compared.difference;
-  if (limits?.lower === undefined) return { value: isTurned && value !== undefined ? -value : value, limits: null };
-  return isTurned ? { value: -value, limits: { lower: -limits.upper, upper: -limits.lower } } : { value, limits };
+  if (limits?.lower === undefined) return { value: isTurned || value === undefined ? value : -value, limits: null };
+  return isTurned ? { value, limits } : { value: -value, limits: { lower: -limits.upper, upper: -limits.lower } };
 }

@@ -55,7 +55,7 @@ export class PairedSection {
 
   /**
    * Load and show the answer of the pair of two sides, if there is one. `independent` is a promise of the
-   * answer that takes both sides as independent. Return whether there is a pair.
+   * answer that takes both sides as independent. Return whether the pair answers.
    */
   async load({ a, b }, metric, independent) {
     if (a.stream === b.stream) {
@@ -74,7 +74,7 @@ export class PairedSection {
       this.result.hidden = false;
       this.chart.element.hidden = this.segments.element.hidden = this.warnings.hidden = true;
       fill(this.answer, h("h2", { id: "paired-title" }, "These two have a pair: they can be compared on the same ids"), ...why);
-      return true;
+      return false;
     }
     const answer = await get(pairPath(pair.name, "compare"), {
       metric, ...selection("selection.", a.window, segment(a.segment)),
@@ -88,8 +88,8 @@ export class PairedSection {
   /** Why the pair cannot answer for these sides, and what to do; null where it can. */
   obstacle(pair, a, b) {
     if (a.window !== b.window || a.segment !== b.segment) {
-      return [h("p", { class: "empty" }, "That takes one window and one segment for both. Below, they differ."),
-        h("button", { type: "button", id: "align", onclick: this.align }, "Take those of A for both")];
+      return [h("p", { class: "empty" }, "That takes one window and one segment for both."),
+        h("button", { type: "button", id: "align", onclick: this.align }, "Use the champion's for both")];
     }
     const key = segment(a.segment)?.key;
     if (key && !pair.settings.segmentKeys.includes(key)) {
@@ -119,7 +119,7 @@ export class PairedSection {
       h("dl", { class: "headline compared" },
         cell("a", `${nameA}: ${name}`, figure(valueA.value), valueA.value === undefined ? reason(valueA) : interval(valueA.interval) ?? "–"),
         cell("b", `${nameB}: ${name}`, figure(valueB.value), valueB.value === undefined ? reason(valueB) : interval(valueB.interval) ?? "–"),
-        cell("difference", `${nameA} minus ${nameB}`, signed(value), limits ? `${signed(limits.lower)} to ${signed(limits.upper)}` : "no interval"),
+        cell("difference", `${nameB} minus ${nameA}`, signed(value), limits ? `${signed(limits.lower)} to ${signed(limits.upper)}, above 0 is better` : "no interval"),
         cell("e", "Evidence", evidence(found.eValue), evidenceNote(found))),
       h("p", { class: "why", id: "why-sharper" }, sharper(found, independent)),
       h("p", { class: "note", id: "paired-note" }, notes(found, isTurned)));
@@ -170,9 +170,8 @@ export class PairedSection {
     fill(this.asked,
       h("h2", { id: "same-ids-title" }, "Are these the same ids?"),
       h("p", {}, (isNear ? `Both have about ${count(Math.max(...sizes))} predictions by id here, as two models of one traffic have. ` : "")
-        + "If both models score the same ids, the comparison above takes them for strangers: what makes an id hard for both then counts as "
-        + "uncertainty, twice. A pair compares them on the ids that both have scored, usually needs a third of the labels, and may be looked at "
-        + "all day. It counts what both predict once it is made."),
+        + "A pair compares both models on the ids that both have scored, usually needs a third of the labels, and may be looked at all day. "
+        + "It counts what both predict once it is made."),
       h("div", { class: "ask-row" }, make, command, copyButton("Copy the command", () => command.textContent)), refusal);
   }
 
@@ -225,7 +224,7 @@ function sharper(found, independent) {
   const widths = [found.compared.difference.interval, independent?.difference?.interval].map((limits) =>
     (limits?.lower === undefined ? null : limits.upper - limits.lower));
   const ratio = widths[0] > 0 && widths[1] !== null ? widths[1] / widths[0] : null;
-  const by = ratio > 1.05 ? ` Here the interval is ${ratio.toFixed(1)} times as narrow as that of independent cases below, `
+  const by = ratio > 1.05 ? ` Here the interval is ${ratio.toFixed(1)} times as narrow as for independent cases, `
     + `which would take about ${(ratio * ratio).toFixed(ratio < 3 ? 1 : 0)} times the labels.` : "";
   return `Sharper, because both models are judged on the same ids: an id that is hard for both cancels in the difference, and only ids on which they differ count.${by}`;
 }
