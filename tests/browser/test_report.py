@@ -131,6 +131,23 @@ def test_it_prints_in_black_on_white(page: Page, served: Served, tmp_path: Path)
     assert page.evaluate(f"{over} > innerWidth + 1).map(each => each.outerHTML.slice(0, 90))") == []
 
 
+def test_the_first_page_is_one_page(page: Page, served: Served, tmp_path: Path) -> None:
+    """Figures, their course and the worst segments; all else is the annex, on pages of its own."""
+    page.emulate_media(media="print")
+    opened(page, report_of(served.grpc, STREAM, tmp_path), tmp_path)
+    page.set_viewport_size({"width": 688, "height": 900})  # A4 without its margins
+    first = page.locator(".first")
+    assert first.bounding_box()["height"] < 1002  # of 297 mm less 2 times 16
+    for part in ("[data-name=auc_pr]", "img[alt^='AUC-PR in']"):
+        expect(first.locator(part)).to_be_visible()
+    worst = asked(served, STREAM, "rank")["segments"][0]
+    assert worst["segment"]["value"] == "BR"
+    expect(first).to_contain_text(f"country = BR: AUC-PR {figure(worst['value']['value'])}, ")
+    assert page.locator(".first h2").count() == 2
+    assert page.evaluate("getComputedStyle(document.querySelector('.annex')).breakBefore") == "page"
+    expect(page.locator(".annex h2").first).to_be_visible()
+
+
 def test_a_file_is_never_overwritten(served: Served, tmp_path: Path) -> None:
     """The command says so, and the file stays."""
     text = report_of(served.grpc, STREAM, tmp_path)
@@ -168,5 +185,6 @@ def test_alarms_are_sentences(page: Page, tmp_path: Path) -> None:
         text = report_of(addresses.grpc, "alarms/v1", tmp_path)
     opened(page, text, tmp_path)
     alarms = page.locator("section", has=page.locator("h2", has_text="Alarms"))
-    expect(alarms).to_contain_text("country=FR explains it")
-    expect(alarms).to_contain_text("acknowledged")
+    expect(alarms.first).to_contain_text("country=FR explains it")
+    expect(alarms.nth(1)).to_contain_text("acknowledged")
+    expect(page.locator(".first", has=alarms.first)).not_to_contain_text("acknowledged")

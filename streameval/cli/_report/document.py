@@ -31,25 +31,41 @@ def document(found: Answers) -> str:
         tag("title", f"{name}: report"),
         tag("style", Markup(STYLE)),
     )
-    warnings = [tag("li", each) for each in found.snapshot.warnings]
-    body = tag(
-        "body",
-        tag("h1", name),
+    body = tag("body", _first_page(found), _annex(found))
+    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def _first_page(found: Answers) -> Markup:
+    """Return what a reader needs who reads one page: what is open, the figures, their course."""
+    return tag(
+        "div",
+        tag("h1", found.name),
         tag("p", _about(found), class_="about"),
+        sections.open_alarms(found),
         figures.headline(found.snapshot),
-        tag("ul", *warnings, class_="warnings") if warnings else None,
-        sections.alarms(found),
-        sections.projection(found),
         sections.over_time(found),
+        sections.worst_segments(found),
+        class_="first",
+    )
+
+
+def _annex(found: Answers) -> Markup:
+    warnings = [tag("li", each) for each in found.snapshot.warnings]
+    return tag(
+        "div",
+        tag("h2", "Annex", class_="title"),
+        tag("ul", *warnings, class_="warnings") if warnings else None,
+        sections.projection(found),
         sections.segments(found),
         sections.curves(found),
         sections.threshold(found),
         sections.calibration(found),
         sections.scores(found),
+        sections.past_alarms(found),
         _assumed(found),
         sections.steps(found),
+        class_="annex",
     )
-    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
 
 
 def _about(found: Answers) -> str:

@@ -20,22 +20,33 @@ if TYPE_CHECKING:
     from streameval.client import RankedSegment, StreamAlarm, StreamFall
 
 MAX_SEGMENTS = 40
+MAX_WORST = 3
+"""Segments on the first page."""
+SURE_P = 0.05
+"""P-values are adjusted for the number of segments."""
 _TITLE = title_of(HEADLINE)
 
 
-def alarms(found: Answers) -> Markup | None:
-    """Return the open alarms and the newest acknowledged ones."""
+def open_alarms(found: Answers) -> Markup | None:
+    """Return the open alarms, or that there are none; None for streams that declare none."""
     status = found.alarms
     if status is None:
         return None
-    num_open = sum(each.is_open for each in status.alarms)
+    sentences = [tag("li", _alarm(each)) for each in reversed(status.alarms) if each.is_open]
     if status.waits_for:
         state = f"No alarm can be raised yet: {status.waits_for}."
     else:
-        state = f"{num_open or 'No'} open {'alarm' if num_open == 1 else 'alarms'}."
+        state = f"{len(sentences) or 'No'} open {'alarm' if len(sentences) == 1 else 'alarms'}."
     state = " ".join((state, *(f"{each[0].upper()}{each[1:]}." for each in status.warnings)))
-    sentences = [tag("li", _alarm(each)) for each in reversed(status.alarms)]
     return _section("Alarms", tag("p", state), tag("ul", *sentences) if sentences else None)
+
+
+def past_alarms(found: Answers) -> Markup | None:
+    """Return the newest acknowledged alarms."""
+    past = [each for each in found.alarms.alarms if not each.is_open] if found.alarms else []
+    if not past:
+        return None
+    return _section("Acknowledged alarms", tag("ul", *(tag("li", _alarm(e)) for e in past[::-1])))
 
 
 def _alarm(alarm: StreamAlarm) -> str:
@@ -167,6 +178,24 @@ def segments(found: Answers) -> Markup | None:
     cautions = dict.fromkeys(text for each in falls if each is not None for text in each.warnings)
     told = [tag("p", f"Lower since: {each}.", class_="note") for each in cautions]
     return _section(title, note, _scroll("Segments", at, heads, rows), *told)
+
+
+def worst_segments(found: Answers) -> Markup | None:
+    """Return the segments that are worse than the rest, the worst first; None without any."""
+    ranked = found.segments.ranking.segments if found.segments is not None else []
+    worse = [each for each in ranked if each.upper < 0 and each.p_value < SURE_P][:MAX_WORST]
+    if not worse:
+        return None
+    return _section("Worse than the rest", tag("ul", *(tag("li", _worse(e)) for e in worse)))
+
+
+def _worse(each: RankedSegment) -> str:
+    key, value = each.segment
+    limits = f"{words.signed(each.lower)} to {words.signed(each.upper)}"
+    return (
+        f"{key} = {SHOWN_VALUES.get(value, value)}: {_TITLE} {words.figure(each.value.estimate)}, "
+        f"{words.signed(each.difference)} ({limits})"
+    )
 
 
 def _segment(each: RankedSegment, fall: StreamFall | None) -> list[object]:

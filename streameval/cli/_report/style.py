@@ -13,6 +13,9 @@ body { max-width: 62rem; margin: 0 auto; padding: 2.2rem 1.4rem 4rem; background
  font-variant-numeric: tabular-nums; }
 h1 { margin: 0; font-size: 1.7rem; line-height: 1.25; overflow-wrap: anywhere; }
 h2 { margin: 2.2rem 0 0.6rem; font-size: 1.1rem; }
+.first h2 { margin-top: 1.2rem; }
+.annex .title { margin: 0; font-size: 1.4rem; }
+.annex { margin-top: 3rem; padding-top: 1.5rem; border-top: 1px solid var(--line); }
 p, ul { margin: 0.4rem 0; }
 .about, .note, caption, figcaption, dt, .more { color: var(--muted); font-size: 0.86rem; }
 .warnings { padding: 0.7rem 1.1rem 0.7rem 2.2rem; background: var(--warn);
@@ -41,6 +44,7 @@ tbody th { font-weight: 500; overflow-wrap: anywhere; }
  :root { color-scheme: light; }
  body { max-width: none; padding: 0; font-size: 10pt; }
  h2 { break-after: avoid; }
+ .annex { break-before: page; margin: 0; padding: 0; border: 0; }
  tr, .figures, .pair > * { break-inside: avoid; }
  thead { display: table-header-group; }
  .scroll { overflow: visible; }
