@@ -32,15 +32,18 @@ from streameval._time.times import (
 )
 from streameval._time.window import PaneState, Window, newest_panes
 from streameval._time.window_cache import WindowCache
+from streameval._verdict.decide import Question, checked_margin
+from streameval._verdict.replay import verdict_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from streameval._common.arrays import IntArray
     from streameval._counts.resolution import Scale
     from streameval._counts.unsorted_cases import UnsortedCases
     from streameval._time.panes import Pane
+    from streameval._verdict.verdict import Verdict
 
 _MAX_CACHED_BYTES = 1 << 22
 """Distinct scores in all cached windows of one evaluator, and in all partial sums."""
@@ -488,6 +491,69 @@ class WindowedEvaluator:
         """
         for pane in self._panes:
             yield Window(pane.content._view(), pane.start_us, pane.end_us)
+
+    @by_keyword
+    def verdict(
+        self,
+        *,
+        at: datetime | None = None,
+        base: tuple[datetime, datetime] | None = None,
+        segments: Mapping[str, Mapping[str, WindowedEvaluator]] | None = None,
+        threshold: float | None = None,
+        cost_fp: float | None = None,
+        cost_fn: float | None = None,
+        label_wait: timedelta = timedelta(0),
+        margin: float = 0.05,
+    ) -> Verdict:
+        """Return what changed since the base, since when, because of whom, and how sure that is.
+
+        Parameters
+        ----------
+        at : datetime, optional
+            The latest time by default. Panes that are over by then count.
+        base : (datetime, datetime), optional
+            What to compare with; by default the earliest whole weeks with 100 cases of each class
+            and no change in them.
+        segments : mapping of key to value to WindowedEvaluator, optional
+            The same cases by segment, as ``{"country": {"IT": ..., "FR": ...}}``, with this
+            evaluator's `pane` and `retention`.
+        threshold, cost_fp, cost_fn : float, optional
+            To have precision and recall, and the expected cost, among the figures.
+        label_wait : timedelta
+            How long after its end a pane has the labels that it will have.
+        margin : float
+            It is steady if a larger fall of AUC-PR is excluded.
+
+        Raises
+        ------
+        InvalidInputError
+            For a base with a change in it, or with fewer than 30 cases of a class; for weights.
+
+        Notes
+        -----
+        O(panes x cells): the evidence is replayed. docs/verdict.md says what it means.
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> ev = WindowedEvaluator()
+        >>> ev.add_case(True, 0.9, at=datetime(2026, 1, 1, 12, tzinfo=timezone.utc))
+        >>> ev.verdict().quality
+        'immature'
+        """
+        asked = Question(
+            self._panes.now_us if at is None else to_us(at),
+            threshold=threshold,
+            cost_fp=cost_fp,
+            cost_fn=cost_fn,
+            margin=checked_margin(margin),
+        )
+        of_segments = {
+            key: {value: each._view() for value, each in values.items()}
+            for key, values in (segments or {}).items()
+        }
+        wait_us = span_us(label_wait, field="label_wait") if label_wait else 0
+        return verdict_of(self._panes, of_segments, base, asked, wait_us)
 
     def merge(self, other: WindowedEvaluator) -> None:
         """Add the counts of another evaluator, pane by pane.

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
     from streameval._counts.state import State
     from streameval._drift.watches import Population
+    from streameval._verdict.base import BaseSpan
 
 TOLERANCE: Final = 0.01
 MEAN_US: Final = 100 * 8766 * HOUR_US
@@ -100,21 +101,13 @@ class Pane(NamedTuple):
     segments: Mapping[str, State] = {}
 
 
-class BaseCounts(NamedTuple):
-    """What is compared with: [start, end) in event time, and its cases in at most 256 cells."""
-
-    start_us: int
-    end_us: int
-    counts: State
-
-
 @dataclass(slots=True, eq=False)
 class Evidence:
     """The evidence since a base.
 
     Attributes
     ----------
-    base : BaseCounts
+    base : BaseSpan
     is_declared : bool
     step_us : int
         The length of a step.
@@ -134,7 +127,7 @@ class Evidence:
         Sums of all that was observed.
     """
 
-    base: BaseCounts
+    base: BaseSpan
     is_declared: bool
     step_us: int
     frozen: FrozenReference
@@ -160,13 +153,13 @@ class Evidence:
 
     @classmethod
     def begin(
-        cls, base: BaseCounts, panes: Sequence[Pane], pane_us: int, *, is_declared: bool = False
+        cls, base: BaseSpan, panes: Sequence[Pane], pane_us: int, *, is_declared: bool = False
     ) -> Evidence:
         """Return the evidence that begins at the end of a base.
 
         Parameters
         ----------
-        base : BaseCounts
+        base : BaseSpan
         panes : sequence of Pane
             Of the base, oldest first.
         pane_us : int
@@ -366,7 +359,7 @@ class Evidence:
                 self.processes.restart_whole(_sides_of(index), step)
 
 
-def step_length(base: BaseCounts, pane_us: int) -> int:
+def step_length(base: BaseSpan, pane_us: int) -> int:
     """Return the shortest multiple of the pane up to an hour with ten positives on average."""
     if pane_us >= HOUR_US:
         return pane_us
@@ -402,7 +395,7 @@ def _by_step(panes: Iterable[Pane], step_us: int) -> Iterator[tuple[int, list[Pa
         yield end_us, here
 
 
-def base_bytes(base: BaseCounts) -> bytes:
+def base_bytes(base: BaseSpan) -> bytes:
     """Return a base's counts as bytes: cells in steps."""
     return encode_evaluator(base.counts, steps=True)
 
@@ -428,7 +421,7 @@ def _segment(name: str, panes: Sequence[Pane]) -> ReferenceCases:
     return ReferenceCases(whole, [state for _, state in states], [start for start, _ in states])
 
 
-def _longest_gap_us(base: BaseCounts, panes: Sequence[Pane]) -> int:
+def _longest_gap_us(base: BaseSpan, panes: Sequence[Pane]) -> int:
     """Return the longest time without rows, to the width of the panes."""
     used = [each for each in panes if each.state.total or each.predictions]
     if not used:

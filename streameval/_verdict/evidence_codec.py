@@ -21,13 +21,13 @@ from streameval._drift.frozen import FrozenReference
 from streameval._drift.processes import SUMMARIES
 from streameval._drift.reference import bands_of, cells_of_state
 from streameval._time.times import MAX_TIME_US
+from streameval._verdict.base import BaseSpan
 from streameval._verdict.evidence import (
     CALLS,
     MAX_SEGMENTS,
     SEGMENT_SIDES,
     SHARES,
     SIDES,
-    BaseCounts,
     Evidence,
     base_bytes,
 )
@@ -103,7 +103,7 @@ def decode_evidence(data: bytes | bytearray | memoryview) -> Evidence:
     is_small = segments <= MAX_SEGMENTS and fine <= MAX_FINE and days <= MAX_DAYS
     if not is_time or not is_small or step_us <= 0 or is_declared > 1 or start < -1 or first < 0:
         raise_corrupt("the evidence's times or sizes are out of range")
-    base = BaseCounts(start_us, end_us, decode_evaluator(bytes(reader.blob(size))))
+    base = BaseSpan(start_us, end_us, decode_evaluator(bytes(reader.blob(size))))
     frozen, stretch = _frozen(reader, base, segments)
     evidence = Evidence(base, bool(is_declared), step_us, frozen, stretch, gap_us, next_us)
     _read_processes(reader, evidence, hour, start)
@@ -120,7 +120,7 @@ def decode_evidence(data: bytes | bytearray | memoryview) -> Evidence:
 
 
 def _frozen(
-    reader: Reader, base: BaseCounts, segments: int
+    reader: Reader, base: BaseSpan, segments: int
 ) -> tuple[FrozenReference, npt.NDArray[np.float64]]:
     means, errors, of_whole = (_column(reader, "<f8", SIDES) for _ in range(3))
     stretch = _column(reader, "<f8", len(SHARES))

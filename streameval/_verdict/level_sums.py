@@ -221,6 +221,12 @@ class LevelSums:
             self.days = np.delete(self.days, at + 1)
 
 
+def steps_of(level: Level, span_us: tuple[int, int], name: LevelName) -> StepSums:
+    """Return one step with the sums of a time."""
+    starts, ends = (np.array([each]) for each in span_us)
+    return StepSums(starts, ends, *_series(np.array([level.row()]), name))
+
+
 def _series(rows: npt.NDArray[Any], name: LevelName) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the counts, totals and squares of a figure, from 0 to 1."""
     P, N = (_unpacked_all(rows[key]) for key in ("positives", "negatives"))

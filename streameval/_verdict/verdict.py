@@ -12,6 +12,7 @@ from streameval._uncertainty.interval import Interval
 
 Quality = Literal["worse", "better", "recovered", "steady", "unsure", "immature"]
 Flow = Literal["ok", "silent", "no_labels", "late"]
+MovedName = Literal["scores", "prevalence", "labelled_share"]
 FirstChanged = Literal["scores", "prevalence", "labelled_share", "same_time"]
 
 MARGIN: Final = 0.05
@@ -94,7 +95,7 @@ class Moved(Result):
         When it began; None where it was not searched.
     """
 
-    name: Literal["scores", "prevalence", "labelled_share"]
+    name: MovedName
     before: float
     now: float
     since: Since | None = None

@@ -36,17 +36,26 @@ _NOUNS: Final = {
 
 
 def sentence_of(
-    verdict: Verdict, *, labelled: float = math.nan, projected: Interval | None = None
+    verdict: Verdict,
+    *,
+    is_called: bool = True,
+    labelled: float = math.nan,
+    projected: Interval | None = None,
+    reason: str = "",
 ) -> str:
     """Return the sentence of a verdict, from its other fields. O(1).
 
     Parameters
     ----------
     verdict : Verdict
+    is_called : bool
+        Whether evidence calls it worse or better; else an alarm alone does.
     labelled : float
         Of one that is immature: the share of labels that are in.
     projected : Interval, optional
         Of one that is immature: what the headline is projected to be.
+    reason : str
+        Of one without a base: why there is none.
 
     Examples
     --------
@@ -58,7 +67,9 @@ def sentence_of(
     'Steady: a fall of more than 0.03 would have been seen.'
     """
     if verdict.quality == "immature":
-        said = [_immature(verdict, labelled, projected)]
+        said = [_immature(verdict, labelled, projected, reason)]
+    elif not is_called and verdict.alarm is not None:
+        said = []
     elif verdict.quality in {"worse", "better", "recovered"}:
         said = [_changed(verdict), *_explained(verdict)]
     else:
@@ -124,7 +135,10 @@ def _changed(verdict: Verdict) -> str:
     else:
         before, now = number_words(figure.before.estimate, figure.now.estimate)
         text = f"{_capital(_title(figure))} {verb} from {before} to {now}"
-    return f"{text}{_since_words(verdict.since, verdict.at)}."
+    text += _since_words(verdict.since, verdict.at)
+    if verdict.returned is not None:
+        text += f" and is back since {time_words(verdict.returned.likeliest, verdict.at)}"
+    return f"{text}."
 
 
 def _recovered(verdict: Verdict) -> str:
@@ -192,9 +206,9 @@ def _moved(moved: Moved, now: datetime) -> str:
     return f"{_NOUNS[moved.name]} {verb} from {before} to {after}{since}"
 
 
-def _immature(verdict: Verdict, labelled: float, projected: Interval | None) -> str:
+def _immature(verdict: Verdict, labelled: float, projected: Interval | None, reason: str) -> str:
     if verdict.base is None:
-        return "Too early: there is no base to compare with yet."
+        return f"Too early: {reason or 'there is no base to compare with yet'}."
     if math.isnan(labelled):
         return "Too early: fewer than 30 mature labels of a class have come since the base."
     said = f"Too early: {percent_words(labelled)} of the labels are in"

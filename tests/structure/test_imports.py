@@ -60,6 +60,7 @@ ORDER = (
     "streameval._drift",
     "streameval._projection",
     "streameval._verdict",
+    "streameval._time.windowed",
     "streameval._sampling",
     "streameval._joining",
     "streameval._row_codec",

@@ -8,10 +8,8 @@ import numpy as np
 
 from streameval import Evaluator, WindowedEvaluator
 from streameval._counts.merge import merge_states
-from streameval._counts.multiset import ScoreCounts
-from streameval._counts.run import Run
-from streameval._counts.state import State
-from streameval._verdict.evidence import BaseCounts, Evidence, Pane
+from streameval._verdict.base import BaseSpan, in_cells
+from streameval._verdict.evidence import Evidence, Pane
 
 HOUR_US = 3_600_000_000
 DAY_US = 24 * HOUR_US
@@ -69,32 +67,9 @@ def hourly(
     return found
 
 
-def in_cells(state: State) -> State:
-    """Return the cases in at most 256 cells."""
-    edges = np.unique(
-        np.concatenate(
-            [
-                np.quantile(
-                    np.repeat(run.scores, run.multiplicities()),
-                    np.linspace(0, 1, 128),
-                    method="inverted_cdf",
-                )
-                for run in state.counts.runs
-            ]
-        )
-    )
-    runs = [
-        Run.of_ordered(
-            edges[np.searchsorted(edges, run.scores, side="right") - 1], run.multiplicities()
-        )
-        for run in state.counts.runs
-    ]
-    return State(ScoreCounts(*runs), 0, 0, state.resolution, state.declared)
-
-
 def begun(panes: list[Pane], days: int = 7, pane_us: int = HOUR_US) -> Evidence:
     """Return the evidence of a stream whose base is its first days."""
     end_us = START_US + days * DAY_US
     inside = [each for each in panes if each.end_us <= end_us]
     counts = in_cells(merge_states([each.state for each in inside], revision=0))
-    return Evidence.begin(BaseCounts(START_US, end_us, counts), inside, pane_us)
+    return Evidence.begin(BaseSpan(START_US, end_us, counts), inside, pane_us)

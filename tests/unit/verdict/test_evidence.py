@@ -8,10 +8,10 @@ import pytest
 from streameval import CorruptStateError, Evaluator
 from streameval._counts.merge import merge_states
 from streameval._counts.state import LABELS
+from streameval._verdict.base import BaseSpan
 from streameval._verdict.evidence import (
     CALLS,
     MAX_BYTES,
-    BaseCounts,
     Evidence,
     Pane,
     step_length,
@@ -176,5 +176,5 @@ def test_the_length_of_a_step(positives: int, pane_minutes: float, minutes: int)
     """Ten positives on average, an hour at most, and whole panes that divide an hour."""
     ev = Evaluator()
     ev.add_cases(labels=[True], scores=[0.5], counts=[positives])
-    base = BaseCounts(START_US, START_US + 7 * DAY_US, ev._view())
+    base = BaseSpan(START_US, START_US + 7 * DAY_US, ev._view())
     assert step_length(base, int(pane_minutes * 60_000_000)) == minutes * 60_000_000

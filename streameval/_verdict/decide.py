@@ -1,0 +1,337 @@
+"""The verdict as a pure function: evidence decides, a search locates, counts say how much.
+
+Nothing is called that evidence does not call, however the search or the figures look.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from streameval._common.errors import InvalidInputError
+from streameval._common.values import real, shown
+from streameval._drift.reference import MIN_CASES, STANDARD_ERRORS
+from streameval._time.times import to_datetime
+from streameval._verdict.doubts import doubts
+from streameval._verdict.evidence import TOLERANCE
+from streameval._verdict.level_sums import DAY_US, HOUR_US, steps_of
+from streameval._verdict.now import because_of, cases_of_now, excluded_fall, figures_of
+from streameval._verdict.search import find_change
+from streameval._verdict.verdict import MARGIN, Base, Moved, Since, Verdict
+from streameval._verdict.words import sentence_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval._uncertainty.interval import Interval
+    from streameval._verdict.evidence import Evidence, Pane
+    from streameval._verdict.level_sums import LevelName
+    from streameval._verdict.search import Beginning, Change, StepSums
+    from streameval._verdict.verdict import Because, FirstChanged, Flow, MovedName, Quality
+
+RECOVERED_FOR_US: Final = 7 * DAY_US
+MAX_DOUBTS: Final = 2
+_WORSE: Final = ("ranking_worse", "auc_roc_worse")
+_BETTER: Final = ("ranking_better", "auc_roc_better")
+_MOVED: Final[tuple[MovedName, ...]] = ("scores", "prevalence", "labelled_share")
+
+
+class Question(NamedTuple):
+    """When is asked, and what is known besides the evidence.
+
+    Attributes
+    ----------
+    at_us : int
+    last_row_us : int
+        The event time of the newest row; -1 if it is not known.
+    alarm : int or None
+        Number of the declared alarm that is open.
+    annotations : sequence of (int, str)
+        Their times in microseconds, and texts.
+    threshold, cost_fp, cost_fn : float or None
+        Declared ones.
+    margin : float
+    no_base : str
+        Why there is no base, where there is no evidence.
+    again_us : int or None
+        When to look for a base again.
+    labelled : float
+        The share of labels that are in, since the base.
+    projected : Interval or None
+        What the headline is projected to be, where it is too early.
+    """
+
+    at_us: int
+    last_row_us: int = -1
+    alarm: int | None = None
+    annotations: Sequence[tuple[int, str]] = ()
+    threshold: float | None = None
+    cost_fp: float | None = None
+    cost_fn: float | None = None
+    margin: float = MARGIN
+    no_base: str = ""
+    again_us: int | None = None
+    labelled: float = math.nan
+    projected: Interval | None = None
+
+
+class _Call(NamedTuple):
+    """What evidence says, and where the search finds it; no quality if nothing is called."""
+
+    quality: Quality | None
+    change: Change | None
+    is_called: bool
+
+    @property
+    def now(self) -> Beginning | None:
+        """The beginning of what lasts until now."""
+        if self.change is None:
+            return None
+        return self.change.returned or self.change.since
+
+
+def decide(evidence: Evidence | None, panes: Sequence[Pane], asked: Question) -> Verdict:
+    """Return the verdict on a stream.
+
+    Parameters
+    ----------
+    evidence : Evidence or None
+        None without a base.
+    panes : sequence of Pane
+        All that are kept, oldest first.
+    asked : Question
+
+    Notes
+    -----
+    O(rows of the search), and a merge of each side: O(S log S) for S distinct scores.
+    """
+    if evidence is None:
+        return _without_base(panes, asked)
+    call = _call(evidence, asked)
+    moved = _moved(evidence)
+    now = cases_of_now(evidence, panes, call.now)
+    costs = asked.cost_fp, asked.cost_fn
+    figures = figures_of(evidence, now.states, asked.threshold, costs)
+    excluded = math.nan
+    if call.quality is None:
+        excluded = excluded_fall(evidence, now, figures)
+    because: tuple[Because, ...] = ()
+    if call.quality == "worse":
+        prevalence = figures[0].prevalence if figures else None
+        because = because_of(evidence, panes, now, prevalence)
+    verdict = Verdict(
+        quality=call.quality or _unchanged(evidence, excluded, asked.margin),
+        at=to_datetime(asked.at_us),
+        valid_until=to_datetime(_valid_until_us(evidence, asked)),
+        sentence="",
+        flow=_flow(evidence, moved, asked),
+        figures=figures,
+        since=None if call.change is None else _since(call.change.since, asked),
+        returned=_returned(call, asked),
+        because=because,
+        first=_first(moved),
+        moved=moved,
+        alarm=asked.alarm,
+        base=_base(evidence),
+        excluded=excluded,
+        margin=asked.margin,
+        could_be_wrong=_doubts(evidence, call, moved),
+    )
+    sentence = sentence_of(
+        verdict,
+        is_called=call.is_called,
+        labelled=asked.labelled,
+        projected=asked.projected,
+    )
+    return replace(verdict, sentence=sentence)
+
+
+def _without_base(panes: Sequence[Pane], asked: Question) -> Verdict:
+    predictions = sum(each.predictions for each in panes)
+    has_labels = any(each.state.total for each in panes)
+    verdict = Verdict(
+        quality="immature" if asked.alarm is None else "worse",
+        at=to_datetime(asked.at_us),
+        valid_until=to_datetime(max(asked.again_us or 0, asked.at_us + HOUR_US)),
+        sentence="",
+        flow="no_labels" if predictions and not has_labels else "ok",
+        alarm=asked.alarm,
+        margin=asked.margin,
+    )
+    sentence = sentence_of(
+        verdict,
+        is_called=False,
+        labelled=asked.labelled,
+        projected=asked.projected,
+        reason=asked.no_base,
+    )
+    return replace(verdict, sentence=sentence)
+
+
+def _call(evidence: Evidence, asked: Question) -> _Call:
+    """Return what is called now."""
+    worse_us, better_us = (evidence.last_called_us(*names) for names in (_WORSE, _BETTER))
+    is_called = max(worse_us, better_us) >= 0
+    if not is_called and asked.alarm is None:
+        return _Call(None, None, is_called=False)
+    change = _change(evidence, max(worse_us, better_us) if is_called else asked.at_us)
+    is_worse = worse_us >= better_us or asked.alarm is not None
+    quality: Quality = "worse" if is_worse else "better"
+    if change is None or change.returned is None:
+        return _Call(quality, change if is_called else None, is_called)
+    if not _is_back(evidence, change.returned):
+        return _Call(quality, change._replace(returned=None), is_called)
+    if asked.alarm is not None:
+        return _Call("worse", change, is_called)
+    is_recent = asked.at_us - change.returned.latest_us <= RECOVERED_FOR_US
+    if is_worse and is_recent:
+        return _Call("recovered", change, is_called)
+    return _Call(None, None, is_called=False)
+
+
+def _change(evidence: Evidence, called_us: int) -> Change | None:
+    """Return the change that was called: it began before the call, whatever else is found."""
+    base, steps = _base_steps(evidence, "auc_roc"), evidence.levels.sums("auc_roc")
+    while True:
+        change = find_change(base, steps)
+        if change is None or change.returned is None or change.since.likeliest_us < called_us:
+            return change
+        steps = steps.part(steps.ends_us <= change.since.likeliest_us)
+
+
+def _is_back(evidence: Evidence, returned: Beginning) -> bool:
+    """Return whether the placements of both classes are back within the tolerance."""
+    steps = evidence.levels.sums("auc_roc")
+    since = steps.part(steps.starts_us >= returned.latest_us)
+    counts, totals, squares = (each.sum(axis=1) for each in since.sums)
+    if not (counts >= MIN_CASES).all():
+        return False
+    means = totals / counts
+    errors = ((squares / counts - means**2).clip(0) / counts) ** 0.5
+    before, known = evidence.frozen.means[2:4], evidence.frozen.errors[2:4]
+    reach = STANDARD_ERRORS * (errors**2 + known**2) ** 0.5 + TOLERANCE
+    return bool((means >= before - reach).all())
+
+
+def _unchanged(evidence: Evidence, excluded: float, margin: float) -> Quality:
+    since = evidence.since
+    if min(since.positives, since.negatives) < MIN_CASES:
+        return "immature"
+    return "steady" if excluded < margin else "unsure"
+
+
+def _moved(evidence: Evidence) -> tuple[Moved, ...]:
+    """Return what was called and lasts, of the prevalence, the scores and the labelled share."""
+    found = []
+    for name in _MOVED:
+        if evidence.last_called_us(name) < 0:
+            continue
+        base, steps = _base_steps(evidence, name), evidence.levels.sums(name)
+        change = find_change(base, steps)
+        if change is None or change.returned is not None:
+            continue
+        after = steps.part(steps.starts_us >= change.since.latest_us)
+        if not after.counts.sum():
+            after = steps.part(steps.ends_us > change.since.likeliest_us)
+        before, now = (float(each.totals.sum() / each.counts.sum()) for each in (base, after))
+        found.append(Moved(name, before, now, _since(change.since)))
+    return tuple(found)
+
+
+def _first(moved: Sequence[Moved]) -> FirstChanged | None:
+    """Return what changed first, where the intervals of the beginnings are apart."""
+    known = [(each.since.earliest, each) for each in moved if each.since is not None]
+    if not known:
+        return None
+    ranked = [each for _, each in sorted(known, key=lambda item: (item[0], item[1].name))]
+    first = ranked[0]
+    is_apart = all(
+        first.since is not None
+        and other.since is not None
+        and first.since.latest < other.since.earliest
+        for other in ranked[1:]
+    )
+    return first.name if is_apart else "same_time"
+
+
+def _flow(evidence: Evidence, moved: Sequence[Moved], asked: Question) -> Flow:
+    share = next((each for each in moved if each.name == "labelled_share"), None)
+    if asked.last_row_us >= 0 and asked.at_us >= _silent_from_us(evidence, asked):
+        return "silent"
+    if share is None or share.now >= share.before:
+        return "ok"
+    return "no_labels" if share.now < share.before / 10 else "late"
+
+
+def _silent_from_us(evidence: Evidence, asked: Question) -> int:
+    return asked.last_row_us + max(2 * evidence.longest_gap_us, HOUR_US)
+
+
+def _valid_until_us(evidence: Evidence, asked: Question) -> int:
+    """Return when the next step closes, or the stream is silent, whichever is first."""
+    step_us = evidence.step_us
+    found = (asked.at_us // step_us + 1) * step_us
+    silent_us = _silent_from_us(evidence, asked)
+    return min(found, silent_us) if asked.at_us < silent_us else found
+
+
+def _since(beginning: Beginning, asked: Question | None = None) -> Since:
+    noted = () if asked is None else asked.annotations
+    return Since(
+        to_datetime(beginning.earliest_us),
+        to_datetime(beginning.likeliest_us),
+        to_datetime(beginning.latest_us),
+        tuple(
+            text
+            for time_us, text in noted
+            if beginning.earliest_us <= time_us <= beginning.latest_us
+        ),
+    )
+
+
+def _returned(call: _Call, asked: Question) -> Since | None:
+    if call.change is None or call.change.returned is None:
+        return None
+    return _since(call.change.returned, asked)
+
+
+def _base_steps(evidence: Evidence, name: LevelName) -> StepSums:
+    """Return the base as the one step before all others."""
+    span_us = evidence.base.start_us, evidence.base.end_us
+    return steps_of(evidence.base_level(), span_us, name)
+
+
+def _base(evidence: Evidence) -> Base:
+    counts = evidence.base.counts
+    return Base(
+        to_datetime(evidence.base.start_us),
+        to_datetime(evidence.base.end_us),
+        counts.P,
+        counts.N,
+        evidence.is_declared,
+    )
+
+
+def _doubts(evidence: Evidence, call: _Call, moved: Sequence[Moved]) -> tuple[str, ...]:
+    """Return at most two reasons why it could be wrong, the gravest first."""
+    found = []
+    if any(each.name == "labelled_share" for each in moved):
+        found.append(
+            "the share of predictions with a label changed, so the labelled cases may be others; "
+            "compare the coverage by score, and where labels come from"
+        )
+    found += doubts(
+        evidence.levels.sums("auc_roc"), call.change, base_start_us=evidence.base.start_us
+    )
+    return tuple(found[:MAX_DOUBTS])
+
+
+def checked_margin(margin: float) -> float:
+    """Return the margin of steady, or refuse it."""
+    number = real(margin, "margin")
+    if not 0 < number < 1:
+        raise InvalidInputError(
+            f"margin must be between 0 and 1, got {shown(margin)}", field="margin"
+        )
+    return number
