@@ -202,7 +202,7 @@ def _delays(
     after = [_day(made, changed)]
     fallen = float(after[0][0][place].sum() / after[0][1][place].sum()) / UNITS
     cusums = _cusums(frozen, quiet, place, fallen, settings.mean_panes)
-    lanes = Lanes(frozen, settings)
+    lanes = Lanes.of(frozen, settings)
     first = np.full((4, len(made)), np.inf)
     for day in range(-1, MAX_DAYS):
         if day == len(after):
@@ -244,7 +244,7 @@ def print_mixtures(chosen: argparse.Namespace) -> None:
             after = [_day(made, Traffic(rate, **options))]
             fallen = float(after[0][0][place].sum() / after[0][1][place].sum()) / UNITS
             cusum = _cusums(frozen, quiet, place, fallen, settings.mean_panes)[1]
-            lanes = [Lanes(frozen, settings, each) for each in MIXTURES.values()]
+            lanes = [Lanes.of(frozen, settings, each) for each in MIXTURES.values()]
             first = np.full((1 + len(lanes), len(made)), np.inf)
             for day in range(-1, MAX_DAYS):
                 if day == len(after):

@@ -39,7 +39,7 @@ def false_alarms(
     settings = settings_of(WATCHES, mean_days)
     frozen = [frozen_of(traffic, rng, settings) for rng in rngs]
     arrivals = [Arrivals(traffic, each, settings) for each in frozen]
-    lanes = Lanes(frozen, settings)
+    lanes = Lanes.of(frozen, settings)
     alarms = np.zeros((len(WATCHES), streams), dtype=int)
     most = np.zeros((len(WATCHES), streams))
     for day in range(days):
@@ -99,7 +99,7 @@ def check_lanes(chosen: argparse.Namespace) -> None:
         )
         twin_rng = np.random.default_rng([seed, rate, 1])
         rng = np.random.default_rng([seed, rate, 1])
-        lanes = Lanes([frozen], settings)
+        lanes = Lanes.of([frozen], settings)
         arrivals = Arrivals(changed, frozen, settings)
         first = -1
         for day in range(days):

@@ -233,28 +233,49 @@ class Mixture:
 
 
 class Lanes:
-    """The evidence of many streams side by side, by the library's bets and rules, day by day."""
+    """The evidence of many streams side by side, by the library's bets and rules, day by day.
+
+    Parameters
+    ----------
+    thetas : float64[sides, streams]
+    slices : list of slice
+        The sides of each watch.
+    mean_panes : int
+    mixture : Mixture
+    """
 
     def __init__(
         self,
-        frozen: list[FrozenReference],
-        settings: DriftSettings,
+        thetas: np.ndarray,
+        slices: list[slice],
+        mean_panes: int,
         mixture: Mixture = Mixture(),
     ) -> None:
-        sides = len(settings.sides) - 4
-        self.settings = settings
-        self.thetas = np.array([each.thetas[0, :sides] for each in frozen]).T
+        self.thetas = thetas
         bets = len(mixture.fractions)
         self._mixture = mixture
         weights = np.array(mixture.weights or (1 / bets,) * bets)[:, None, None]
         self._weights = weights * (1 - mixture.hourly), weights * mixture.hourly
-        shape = (bets, sides, len(frozen))
+        shape = (bets, *thetas.shape)
         self.fine, self.coarse = np.zeros(shape), np.zeros(shape)
         self.last = np.full(shape[1:], -1)
-        self.slices = [settings.sides_of(index) for index in range(len(settings.watches))]
+        self.slices = slices
         self._firsts = [each.start for each in self.slices]
         active = np.add.reduceat(self.thetas > 0, self._firsts, axis=0)
-        self._scale = 1 / (active * settings.mean_panes)
+        self._scale = 1 / (np.maximum(active, 1) * mean_panes)
+
+    @classmethod
+    def of(
+        cls,
+        frozen: list[FrozenReference],
+        settings: DriftSettings,
+        mixture: Mixture = Mixture(),
+    ) -> Lanes:
+        """Return the evidence of detectors with these settings."""
+        sides = len(settings.sides) - 4
+        thetas = np.array([each.thetas[0, :sides] for each in frozen]).T
+        slices = [settings.sides_of(index) for index in range(len(settings.watches))]
+        return cls(thetas, slices, settings.mean_panes, mixture)
 
     def day(self, day: int, sums: np.ndarray, counts: np.ndarray) -> Iterator[np.ndarray]:
         """Count a day, [sides, panes, streams] each; yield each pane's evidence by watch.

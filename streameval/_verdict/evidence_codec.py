@@ -111,7 +111,7 @@ def decode_evidence(data: bytes | bytearray | memoryview) -> Evidence:
     evidence.first_called_us = _column(reader, "<i8", len(CALLS))
     levels = evidence.levels
     levels.open, evidence.since = (Level(*reader.fields(_LEVEL)) for _ in range(2))
-    levels.first = first
+    levels.first, levels.until_us = first, next_us
     levels.fine = np.frombuffer(reader.blob(fine * ROW.itemsize), dtype=ROW)
     levels.days = np.frombuffer(reader.blob(days * SPANNED.itemsize), dtype=SPANNED)
     evidence.frozen = replace(frozen, warnings=tuple(_text(reader) for _ in range(warnings)))

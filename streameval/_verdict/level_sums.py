@@ -135,6 +135,8 @@ class LevelSums:
         What is older, or was observed in wider panes.
     open : Level
         Of the width that is not over, number `first` + n.
+    until_us : int
+        The end of what was added or closed.
     """
 
     def __init__(self, width_us: int, origin_us: int) -> None:
@@ -143,6 +145,7 @@ class LevelSums:
         self.fine: npt.NDArray[Any] = np.zeros(0, dtype=ROW)
         self.days: npt.NDArray[Any] = np.zeros(0, dtype=SPANNED)
         self.open = Level()
+        self.until_us = origin_us
 
     @property
     def memory_bytes(self) -> int:
@@ -154,14 +157,16 @@ class LevelSums:
         if end_us - start_us <= self.width_us:
             self.close(start_us)
             self.open = self.open.plus(level)
+            self.until_us = end_us
             return
         self.close(start_us)
         self._fold(len(self.fine))
         self._add_days(start_us, end_us, level)
-        self.first = end_us // self.width_us
+        self.first, self.until_us = end_us // self.width_us, end_us
 
     def close(self, until_us: int) -> None:
         """Round what is over at a time; fold what is older than 30 days."""
+        self.until_us = until_us
         missing = until_us // self.width_us - (self.first + len(self.fine))
         if missing <= 0:
             return
@@ -175,20 +180,16 @@ class LevelSums:
         self.fine = np.append(self.fine, np.zeros(missing, dtype=ROW))
 
     def sums(self, name: LevelName) -> StepSums:
-        """Return what a search reads: one series, of placements one for each class. O(rows)."""
-        starts = np.concatenate(
-            (
-                self.days["start"].astype(np.int64) * HOUR_US,
-                (self.first + np.arange(len(self.fine))) * self.width_us,
-            )
-        )
-        ends = np.concatenate(
-            (
-                self.days["end"].astype(np.int64) * HOUR_US,
-                (self.first + np.arange(len(self.fine)) + 1) * self.width_us,
-            )
-        )
-        rows = np.concatenate((self.days["row"], self.fine))
+        """Return what a search reads: one series, of placements one for each class. O(rows).
+
+        The row that is not over ends where the last pane did, so that a change is seen at once.
+        """
+        opened = self.first + len(self.fine)
+        fine = np.arange(self.first, opened + 1) * self.width_us
+        until_us = max(self.until_us, opened * self.width_us)
+        starts = np.concatenate((self.days["start"].astype(np.int64) * HOUR_US, fine))
+        ends = np.concatenate((self.days["end"].astype(np.int64) * HOUR_US, fine[1:], [until_us]))
+        rows = np.concatenate((self.days["row"], self.fine, self.open.row()[None]))
         counts, totals, squares = _series(rows, name)
         sums = StepSums(starts, ends, counts, totals, squares)
         return sums.part(sums.counts.sum(axis=0) > 0)

@@ -156,6 +156,26 @@ def test_it_is_small_after_a_year() -> None:
     assert means == pytest.approx(evidence.frozen.means[2:4], abs=1e-3)
 
 
+def test_a_search_reads_the_hour_that_is_not_over() -> None:
+    """Half an hour after a change there is a row of it, also from bytes."""
+    panes = hourly(17, 9)
+    evidence = begun(panes)
+    evidence.observe(panes, END_US)
+    last, half = evidence.next_us, HOUR_US // 2
+    state = panes[-1].state
+    minutes = [
+        Pane(last + place * half // 30, last + (place + 1) * half // 30, state)
+        for place in range(30)
+    ]
+    for each in minutes:
+        evidence.levels.add(each.start_us, each.end_us, evidence._level(each))
+    evidence.next_us = last + half
+    for found in (evidence, decode_evidence(encode_evidence(evidence))):
+        sums = found.levels.sums("auc_roc")
+        assert (sums.starts_us[-1], sums.ends_us[-1]) == (last, last + half)
+        assert sums.counts[:, -1].tolist() == [30 * state.P, 30 * state.N]
+
+
 def test_altered_bytes_are_refused() -> None:
     """No other evidence comes of them."""
     data = encode_evidence(begun(hourly(16, 8)))
