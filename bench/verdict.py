@@ -41,7 +41,7 @@ from streameval._evaluator_queries import RevisionQueries
 from streameval._verdict.difference import cases_since, changed_figure
 from streameval._verdict.doubts import doubts
 from streameval._verdict.evidence import CALLS, MEAN_US, Evidence, Pane
-from streameval._verdict.level_sums import LevelSums
+from streameval._verdict.level_sums import LevelSums, steps_of
 from streameval._verdict.search import Change, StepSums, find_change
 
 HEALTHY = {
@@ -101,10 +101,9 @@ class Stream:
             levels.add(start, start + self.evidence.step_us, level)
         end_us = START_US + last * self.evidence.step_us
         levels.close(end_us)
-        found = levels.sums("auc_roc")
-        whole = LevelSums(HOUR_US, self.evidence.base.start_us)
-        whole.add(self.evidence.base.start_us, START_US, self.evidence.base_level())
-        return whole.sums("auc_roc"), found
+        span_us = self.evidence.base.start_us, START_US
+        base = steps_of(self.evidence.base_level(), span_us, "auc_roc")
+        return base, levels.sums("auc_roc")
 
 
 def simulated(

@@ -19,7 +19,8 @@ from streameval import Evaluator
 from streameval._counts.groups import Groups
 from streameval._drift.watches import UNITS
 from streameval._metrics.pr_areas import auc_pr_value
-from streameval._verdict.evidence import CALLS, BaseCounts, Evidence, Pane
+from streameval._verdict.base import BaseSpan, in_cells
+from streameval._verdict.evidence import CALLS, Evidence, Pane
 from streameval._verdict.level_sums import Level
 
 Rng = np.random.Generator
@@ -171,8 +172,8 @@ def evidence_of(traffic: Traffic, rng: Rng, *, weeks: int = 1) -> Evidence:
         Pane(start_us + hour * HOUR_US, start_us + (hour + 1) * HOUR_US, evaluator_of(each)._view())
         for hour, each in enumerate(counts)
     ]
-    base = BaseCounts(start_us, START_US, evaluator_of(counts.sum(axis=0))._view())
-    return Evidence.begin(base, panes, int(pane * HOUR_US))
+    whole = in_cells(evaluator_of(counts.sum(axis=0))._view())
+    return Evidence.begin(BaseSpan(start_us, START_US, whole), panes, int(pane * HOUR_US))
 
 
 def pane_hours(traffic: Traffic) -> float:
