@@ -310,7 +310,7 @@ class Snapshot(Result):
             at = self.operating_point
             notes.append(
                 f"  at the declared threshold {at.threshold:g}: {at.tp:,g} of "
-                f"{at.tp + at.fn:,g} positives called, with {at.fp:,g} false positives"
+                f"{at.tp + at.fn:,g} positives flagged, with {at.fp:,g} false positives"
             )
         if self.coverage is not None:
             notes.append(f"  {self.coverage}")

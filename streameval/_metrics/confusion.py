@@ -51,8 +51,8 @@ class Confusion(Result):
         rates = ("precision", "recall", "specificity", "f_measure")
         shown = ", ".join(f"{each.replace('_', ' ')} {getattr(self, each):.4f}" for each in rates)
         return Table(
-            f"Scores of {self.threshold:g} or more are called positive",
-            ["reference", "called positive", "called negative"],
+            f"Scores of {self.threshold:g} or more are flagged",
+            ["reference", "flagged", "not flagged"],
             [
                 ["positive", f"{self.tp:,.10g}", f"{self.fn:,.10g}"],
                 ["negative", f"{self.fp:,.10g}", f"{self.tn:,.10g}"],

@@ -52,7 +52,7 @@ def test_axe_finds_nothing(
             assert found.violations_count == 0, f"{view}: {found.generate_report()}"
         page.goto(served.url(f"stream/{STREAM}?window=all"))
         page.locator("#take summary").click()
-        page.get_by_role("button", name="Rule, alarms and report").click()
+        page.get_by_role("button", name="Create alert").click()
         expect(page.get_by_role("dialog")).to_be_visible()
         found = axe.run(page, options=LEVELS)
         assert found.violations_count == 0, f"a dialog: {found.generate_report()}"

@@ -145,19 +145,19 @@ def test_links_show_the_same(page: Page, served: Served) -> None:
     expect(page.locator(".chip")).to_contain_text("US")
 
 
-def rules(page: Page) -> list[str]:
-    """Return the rule, and the commands for alarms and a report, that the dialog shows."""
-    page.locator("#take summary").click()
-    page.get_by_role("button", name="Rule, alarms and report").click()
-    codes = page.get_by_role("dialog").locator("code")
-    expect(codes.nth(1)).not_to_be_empty()
+def exported(page: Page, name: str) -> list[str]:
+    """Return what the dialog of an entry of Export shows, to be copied."""
+    page.locator("#take summary", has_text="Export").click()
+    page.get_by_role("button", name=name).click()
+    codes = page.get_by_role("dialog", name=name).locator("code:visible")
+    expect(codes.first).not_to_be_empty()
     return codes.all_inner_texts()
 
 
 def test_the_rule_names_what_prometheus_has(page: Page, served: Served) -> None:
     """Its series is one that the server exports; its floor is the lower limit of what is seen."""
     opened(page, served)
-    rule, *_ = rules(page)
+    _, rule = exported(page, "Create alert")
     found = re.search(r"expr: \|\n\s+(\w+)\{(.*?)\}\n\s+< ([\d.]+)\n", rule)
     assert found is not None
     name, labels, floor = found.groups()
@@ -182,7 +182,7 @@ def test_the_command_declares_alarms(page: Page, served: Served) -> None:
     declare(served)
     page.goto(served.url(f"stream/{DECLARED}?window=6h"))
     expect(page.locator("#pr-plot svg path").first).to_be_attached()
-    _, command, _ = rules(page)
+    command, _ = exported(page, "Create alert")
     program, *arguments = shlex.split(command.replace("\\\n", " "))
     assert program == "streameval"
     assert arguments[2] == served.grpc
@@ -209,7 +209,7 @@ def test_the_command_writes_a_report(
     served.client.flush()
     page.goto(served.url(f"stream/{stream.name}?window=1h&segment=country:{quote(segment)}"))
     expect(page.locator("#pr-plot svg path").first).to_be_attached()
-    *_, command = rules(page)
+    (command,) = exported(page, "Report")
     program, *arguments = shlex.split(command.replace("\\\n", " "))
     assert program == "streameval"
     assert arguments[1:3] == [served.grpc, stream.name]

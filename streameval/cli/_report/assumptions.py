@@ -86,7 +86,7 @@ def _of_scores(found: Answers) -> Iterator[str]:
         yield "Scores are kept exactly."
     if settings.threshold is not None:
         yield (
-            f"Cases are called positive at scores of {score(settings.threshold)} and above, the "
+            f"Cases are flagged at scores of {score(settings.threshold)} and above, the "
             "declared threshold. The intervals of its rates hold if it was chosen on other cases."
         )
     if settings.cost_fp is not None and settings.cost_fn is not None:

@@ -130,8 +130,8 @@ def threshold(found: Answers) -> Markup | None:
     if point is None:
         return None
     counts = (
-        f"{words.count(point.tp)} of {words.count(point.tp + point.fn)} positives are called "
-        f"positive, and {words.count(point.fp)} of {words.count(point.fp + point.tn)} negatives."
+        f"{words.count(point.tp)} of {words.count(point.tp + point.fn)} positives are "
+        f"flagged, and {words.count(point.fp)} of {words.count(point.fp + point.tn)} negatives."
     )
     title = f"At the declared threshold {words.score(point.threshold)}"
     return _section(title, tag("p", counts), figures.at_threshold(found.snapshot))

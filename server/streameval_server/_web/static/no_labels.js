@@ -27,11 +27,11 @@ export class NoLabels {
     this.element = h("div", { class: "cards" },
       h("section", { class: "state card wide", id: "no-data", "aria-labelledby": "no-data-title" }, this.title, this.text, this.next),
       h("div", { class: "pair" }, this.volume.element, this.scores.element));
-    grpcAddress().then((address) => fill(this.next, lines(name, address)));
   }
 
   /** Say what has come. */
   show({ coverage }) {
+    this.address ??= grpcAddress().then((address) => fill(this.next, lines(this.name, address)));
     const [predictions, expired, orphans] = ["predictions", "expired", "orphans"].map((each) => Number(coverage[each]));
     setText(this.title, `${count(predictions)} predictions, no label yet`);
     setText(this.text, [

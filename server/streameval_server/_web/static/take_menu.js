@@ -1,4 +1,4 @@
-// The menu of what can be taken along of one stream: links, a rule, and the commands for alarms and a report.
+// What one stream's view can be exported as, links and a report, and the alerts that can be made of what is seen.
 
 import { h, setText } from "./dom.js";
 import { grpcAddress } from "./grpc_address.js";
@@ -11,10 +11,11 @@ export class TakeMenu {
   constructor(name, link) {
     Object.assign(this, { name, link, snapshot: null });
     this.pinned = copyButton("Copy link to this time", () => this.address(this.link({ window: this.covered() })));
-    this.element = h("details", { class: "menu", id: "take" }, h("summary", { class: "button" }, "Take along"),
+    this.element = h("details", { class: "menu", id: "take" }, h("summary", { class: "button" }, "Export"),
       h("div", { class: "menu-items" },
         copyButton("Copy link", () => location.href), this.pinned,
-        h("button", { type: "button", class: "quiet", onclick: () => this.showRules() }, "Rule, alarms and report …")),
+        h("button", { type: "button", class: "quiet", onclick: () => this.showDialog("report") }, "Report …"),
+        h("button", { type: "button", class: "quiet", onclick: () => this.showDialog("alert") }, "Create alert …")),
       this.makeDialog());
     const closing = ({ target }) => { if (!this.element.contains(target)) this.element.open = false; };
     this.element.addEventListener("toggle", () => {
@@ -35,11 +36,14 @@ export class TakeMenu {
     this.partNote = h("p", { class: "note" });
     const part = (title, note, code) => [h("h3", {}, title), h("p", { class: "note" }, note),
       h("pre", { tabindex: 0 }, code), copyButton("Copy", () => code.textContent)];
-    this.dialog = h("dialog", { class: "rules", "aria-labelledby": "rules-title" },
-      h("h2", { id: "rules-title" }, "Watch or print what is seen"), this.partNote,
-      part("An alert of Prometheus", "When the upper limit of the recent window falls below the lower limit of what is seen.", this.rule),
-      part("Alarms of the server", "Their rate of false alarms is stated; the tolerances are yours to choose. Compared with what is seen.", this.command),
-      part("A report that prints", "One HTML file of what is seen, which opens without a server.", this.report),
+    this.title = h("h2", { id: "rules-title" });
+    this.parts = {
+      alert: h("div", {}, this.partNote,
+        part("Alarms of the server", "Their rate of false alarms is stated; the tolerances are yours to choose. Compared with what is seen.", this.command),
+        part("An alert of Prometheus", "When the upper limit of the recent window falls below the lower limit of what is seen.", this.rule)),
+      report: h("div", {}, part("On a terminal", "One HTML file of what is seen, which prints and opens without a server.", this.report)),
+    };
+    this.dialog = h("dialog", { class: "rules", "aria-labelledby": "rules-title" }, this.title, Object.values(this.parts),
       h("div", { class: "dialog-row" }, h("button", { type: "button", onclick: () => this.dialog.close() }, "Close")));
     return this.dialog;
   }
@@ -59,7 +63,8 @@ export class TakeMenu {
     return new URL(fragment, location.href).href;
   }
 
-  async showRules() {
+  /** Show the dialog of a part. */
+  async showDialog(part) {
     const { snapshot } = this;
     if (!snapshot) return;
     const address = await grpcAddress();
@@ -67,6 +72,8 @@ export class TakeMenu {
     setText(this.command, alarmCommand(this.name, snapshot, address));
     setText(this.report, reportCommand(this.name, snapshot, address));
     setText(this.partNote, snapshot.segment ? "Prometheus and alarms have whole streams: the segment is left out of their conditions, not of the figures." : "");
+    setText(this.title, { alert: "Create alert", report: "Report" }[part]);
+    for (const [key, element] of Object.entries(this.parts)) element.hidden = key !== part;
     if (!this.dialog.open && this.dialog.isConnected) this.dialog.showModal();
   }
 }

@@ -49,9 +49,9 @@ export class ThresholdCard {
     this.element = h("section", { class: "card", id: "threshold", "aria-labelledby": "threshold-title" },
       h("div", { class: "card-head" }, h("h2", { id: "threshold-title" }, "Threshold"), this.declare.element),
       h("div", { class: "slider" },
-        h("label", { for: "threshold-slider" }, "Call cases positive at scores from ", this.shown),
+        h("label", { for: "threshold-slider" }, "Flag cases at scores from ", this.shown),
         this.slider,
-        h("div", { class: "slider-ends", "aria-hidden": true }, h("span", {}, "all positive"), h("span", {}, "none positive"))),
+        h("div", { class: "slider-ends", "aria-hidden": true }, h("span", {}, "all flagged"), h("span", {}, "none flagged"))),
       h("div", { class: "decision" },
         h("div", {}, this.confusion(), this.note),
         h("dl", { class: "facts" }, Object.values(this.facts).map(({ title, value, more }) => h("div", {}, h("dt", {}, title), value, more))),
@@ -70,8 +70,8 @@ export class ThresholdCard {
       h("caption", {}, "Cases at this threshold"),
       h("thead", {}, h("tr", {}, h("td", {}), h("th", { scope: "col" }, "are positive"), h("th", { scope: "col" }, "are negative"))),
       h("tbody", {},
-        h("tr", {}, h("th", { scope: "row" }, "called positive"), tp, fp),
-        h("tr", {}, h("th", { scope: "row" }, "called negative"), fn, tn)));
+        h("tr", {}, h("th", { scope: "row" }, "flagged"), tp, fp),
+        h("tr", {}, h("th", { scope: "row" }, "not flagged"), fn, tn)));
   }
 
   costInput(id) {
@@ -233,8 +233,8 @@ export class ThresholdCard {
 
   advise() {
     const { threshold, fp, tp } = this.best;
-    const what = threshold === Infinity ? "call nothing positive"
-      : threshold === -Infinity ? "call everything positive" : `run at ${score(threshold)}`;
+    const what = threshold === Infinity ? "flag nothing"
+      : threshold === -Infinity ? "flag everything" : `run at ${score(threshold)}`;
     const [costFp, costFn] = this.usedCosts;
     const ratio = costFp > 0 ? `${Number((costFn / costFp).toPrecision(3))} : 1` : "∞ : 1";
     setText(this.advice, `At a cost ratio of ${ratio} (missed to false positives) the best threshold: ${what}. `
