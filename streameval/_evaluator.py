@@ -234,6 +234,8 @@ class Evaluator(EvaluatorQueries, HasSnapshot):
         weights: Any = None,
         label_probability: Any = None,
         clusters: Any = None,
+        positive: Any = None,
+        negative: Any = None,
     ) -> None:
         """Add columns of cases, all or none.
 
@@ -255,6 +257,10 @@ class Evaluator(EvaluatorQueries, HasSnapshot):
         clusters : column of str, int or bytes
             Where the evaluator declares clusters (`cluster_groups`): which one each row
             is of. Only a hash of it is kept; 17, "17" and b"17" are one cluster.
+        positive, negative : object, optional
+            The labels of the two classes, where they are others than true, false, 1 and 0:
+            ``positive="fraud", negative="ok"``. Without `negative` the one other class of the
+            call is the negative one.
 
         Raises
         ------
@@ -282,6 +288,7 @@ class Evaluator(EvaluatorQueries, HasSnapshot):
         >>> ev.add_cases(labels=[1, 0, 0], scores=[0.9, 0.4, 0.1], counts=[1, 5, 9])
         >>> ev.num_negative_ref
         14
+        >>> ev.add_cases(labels=["fraud", "ok"], scores=[0.8, 0.3], positive="fraud")
         >>> users = Evaluator(cluster_groups=32)
         >>> users.add_cases(labels=[1, 0, 0], scores=[0.9, 0.4, 0.1], clusters=["ann", "ann", "bo"])
         """
@@ -295,6 +302,8 @@ class Evaluator(EvaluatorQueries, HasSnapshot):
                 weights=weights,
                 label_probability=label_probability,
                 clusters=clusters,
+                positive=positive,
+                negative=negative,
             )
         )
 
@@ -421,12 +430,14 @@ class Evaluator(EvaluatorQueries, HasSnapshot):
         weights: Any = None,
         label_probability: Any = None,
         clusters: Any = None,
+        positive: Any = None,
+        negative: Any = None,
     ) -> None:
         """Remove columns of cases, all or none.
 
         Parameters
         ----------
-        labels, scores, counts, weights, label_probability, clusters
+        labels, scores, counts, weights, label_probability, clusters, positive, negative
             As in `add_cases`.
 
         Raises
@@ -455,6 +466,8 @@ class Evaluator(EvaluatorQueries, HasSnapshot):
                 weights=weights,
                 label_probability=label_probability,
                 clusters=clusters,
+                positive=positive,
+                negative=negative,
             )
         )
 
@@ -779,10 +792,17 @@ class Evaluator(EvaluatorQueries, HasSnapshot):
         weights: Any,
         label_probability: Any,
         clusters: Any,
+        positive: Any = None,
+        negative: Any = None,
     ) -> UnsortedCases:
         """Return columns of cases, which may be the caller's own memory, or refuse them. O(n)."""
         is_positive, values, repeats = check_columns(
-            labels=labels, scores=scores, counts=counts, scale=self._accumulator.state.scale
+            labels=labels,
+            scores=scores,
+            counts=counts,
+            scale=self._accumulator.state.scale,
+            positive=positive,
+            negative=negative,
         )
         units = None
         if weights is not None or label_probability is not None:

@@ -176,6 +176,8 @@ class PairedEvaluator:
         weights: Any = None,
         label_probability: Any = None,
         clusters: Any = None,
+        positive: Any = None,
+        negative: Any = None,
     ) -> None:
         """Add columns of cases, all or none.
 
@@ -187,7 +189,7 @@ class PairedEvaluator:
         ids : column of str or of int, optional
             One for each case, remembered (8 B each) so that a repeated one is refused.
             Give them for all cases of an evaluator or for none.
-        weights, label_probability, clusters
+        weights, label_probability, clusters, positive, negative
             As of `Evaluator.add_cases`. A weight of 0 drops the row, and its id.
 
         Raises
@@ -210,7 +212,10 @@ class PairedEvaluator:
         (2, 2)
         """
         self._change(
-            (labels, scores_a, scores_b, ids), (weights, label_probability), clusters, sign=1
+            (check_labels(labels, positive=positive, negative=negative), scores_a, scores_b, ids),
+            (weights, label_probability),
+            clusters,
+            sign=1,
         )
 
     @by_keyword
@@ -224,6 +229,8 @@ class PairedEvaluator:
         weights: Any = None,
         label_probability: Any = None,
         clusters: Any = None,
+        positive: Any = None,
+        negative: Any = None,
     ) -> None:
         """Remove columns of cases, all or none, with the values they were added with.
 
@@ -242,7 +249,10 @@ class PairedEvaluator:
         0
         """
         self._change(
-            (labels, scores_a, scores_b, ids), (weights, label_probability), clusters, sign=-1
+            (check_labels(labels, positive=positive, negative=negative), scores_a, scores_b, ids),
+            (weights, label_probability),
+            clusters,
+            sign=-1,
         )
 
     def merge(self, *others: PairedEvaluator) -> None:
@@ -453,15 +463,14 @@ class PairedEvaluator:
 
     def _change(
         self,
-        columns: tuple[Any, Any, Any, Any],
+        columns: tuple[BoolArray, Any, Any, Any],
         weights: tuple[Any, Any],
         clusters: Any,
         *,
         sign: int,
     ) -> None:
         """Add rows or remove them: labels, scores and ids; weights and label probabilities."""
-        labels, scores_a, scores_b, ids = columns
-        positive = check_labels(labels)
+        positive, scores_a, scores_b, ids = columns
         a = check_scores(scores_a, field="scores_a", scale=self._scale)
         b = check_scores(scores_b, field="scores_b", scale=self._scale)
         column = None if ids is None else IdWords.of(ids)
@@ -531,6 +540,8 @@ def compare_paired(
     weights: Any = None,
     label_probability: Any = None,
     clusters: Any = None,
+    positive: Any = None,
+    negative: Any = None,
     cluster_groups: int = ClusterCounts.DEFAULT_GROUPS,
     min_label_probability: float | None = None,
     metric: str = "auc_pr",
@@ -541,7 +552,7 @@ def compare_paired(
 
     Parameters
     ----------
-    labels, scores_a, scores_b, ids, weights, label_probability, clusters
+    labels, scores_a, scores_b, ids, weights, label_probability, clusters, positive, negative
         As of `PairedEvaluator.add_cases`; a repeated id is refused.
     cluster_groups : int
         How many groups `clusters` are hashed into.
@@ -588,5 +599,7 @@ def compare_paired(
         weights=weights,
         label_probability=label_probability,
         clusters=clusters,
+        positive=positive,
+        negative=negative,
     )
     return pair.compare(metric=metric, level=level, prevalence=prevalence)

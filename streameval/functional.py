@@ -1,9 +1,9 @@
 """Metrics of columns in one call: each fills an `Evaluator` and queries it once.
 
-Every function takes ``labels=``, ``scores=`` and optionally ``counts=`` and ``weights=``
-as :meth:`streameval.Evaluator.add_cases` does, by keyword because libraries disagree
-on their order. The other arguments go to the evaluator's method of the same name,
-which documents the definition. Each function sorts the columns: for several
+Every function takes ``labels=``, ``scores=`` and optionally ``counts=``, ``weights=``,
+``positive=`` and ``negative=`` as :meth:`streameval.Evaluator.add_cases` does, by keyword
+because libraries disagree on their order. The other arguments go to the evaluator's method of
+the same name, which documents the definition. Each function sorts the columns: for several
 metrics of the same columns, fill one evaluator (:func:`evaluator`) and query it.
 
 Cost: O(n log n), some 20 ns a case. Errors: `InvalidInputError` with the field
@@ -12,12 +12,16 @@ and the row at fault.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import inspect
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, Required, TypedDict, TypeVar, Unpack
 
-from streameval._common.keywords import by_keyword
+from streameval._common.keywords import by_keyword, keywords_error
 from streameval._evaluator import Evaluator
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from streameval._common.arrays import FloatArray
     from streameval._metrics.curves import PrHull, RocHull
     from streameval._metrics.operating_points import OperatingPoints
@@ -42,8 +46,20 @@ __all__ = [
 ]
 
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
 @by_keyword
-def evaluator(*, labels: Any, scores: Any, counts: Any = None, weights: Any = None) -> Evaluator:
+def evaluator(
+    *,
+    labels: Any,
+    scores: Any,
+    counts: Any = None,
+    weights: Any = None,
+    positive: Any = None,
+    negative: Any = None,
+) -> Evaluator:
     """Return an exact evaluator of these columns.
 
     Examples
@@ -53,12 +69,50 @@ def evaluator(*, labels: Any, scores: Any, counts: Any = None, weights: Any = No
     (0.75, 4)
     """
     filled = Evaluator()
-    filled.add_cases(labels=labels, scores=scores, counts=counts, weights=weights)
+    filled.add_cases(
+        labels=labels,
+        scores=scores,
+        counts=counts,
+        weights=weights,
+        positive=positive,
+        negative=negative,
+    )
     return filled
 
 
-@by_keyword
-def snapshot(*, labels: Any, scores: Any, counts: Any = None, weights: Any = None) -> Snapshot:
+class _Columns(TypedDict, total=False):
+    """The columns that every function takes, as `evaluator` does."""
+
+    labels: Required[Any]
+    scores: Required[Any]
+    counts: Any
+    weights: Any
+    positive: Any
+    negative: Any
+
+
+def _of_columns(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Give the function the signature with all columns; report columns that are not named."""
+    columns = inspect.signature(evaluator).parameters.values()
+    own = [*inspect.signature(function).parameters.values()][:-1]
+    places = [each for each in own if each.kind is each.POSITIONAL_OR_KEYWORD]
+    shown = [*places, *columns, *(each for each in own if each not in places)]
+    signature = inspect.signature(function).replace(parameters=shown)
+    function.__signature__ = signature  # type: ignore[attr-defined]
+
+    @wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        if len(args) > len(places) or not {"labels", "scores"} <= kwargs.keys():
+            raise keywords_error(function)
+        for name in kwargs.keys() - signature.parameters.keys():
+            raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}")
+        return function(*args, **kwargs)
+
+    return call
+
+
+@_of_columns
+def snapshot(**columns: Unpack[_Columns]) -> Snapshot:
     """Return the metrics of these columns, as :meth:`streameval.Evaluator.snapshot`.
 
     Examples
@@ -66,20 +120,17 @@ def snapshot(*, labels: Any, scores: Any, counts: Any = None, weights: Any = Non
     >>> snapshot(labels=[1, 0, 1, 0], scores=[0.9, 0.7, 0.4, 0.1]).auc_roc_hull
     0.875
     """
-    return evaluator(labels=labels, scores=scores, counts=counts, weights=weights).snapshot()
+    return evaluator(**columns).snapshot()
 
 
-@by_keyword
+@_of_columns
 def auc_roc(
     *,
-    labels: Any,
-    scores: Any,
-    counts: Any = None,
-    weights: Any = None,
     hull: bool = False,
     max_fpr: float | None = None,
     min_recall: float | None = None,
     standardize: bool = False,
+    **columns: Unpack[_Columns],
 ) -> float:
     """Return the area under the ROC curve, as :meth:`streameval.Evaluator.auc_roc`.
 
@@ -88,22 +139,19 @@ def auc_roc(
     >>> auc_roc(labels=[1, 0, 1, 0], scores=[0.9, 0.7, 0.4, 0.1])
     0.75
     """
-    return evaluator(labels=labels, scores=scores, counts=counts, weights=weights).auc_roc(
+    return evaluator(**columns).auc_roc(
         hull=hull, max_fpr=max_fpr, min_recall=min_recall, standardize=standardize
     )
 
 
-@by_keyword
+@_of_columns
 def auc_pr(
     *,
-    labels: Any,
-    scores: Any,
-    counts: Any = None,
-    weights: Any = None,
     hull: bool = False,
     method: str = "closed",
     prevalence: float | None = None,
     min_recall: float = 0.0,
+    **columns: Unpack[_Columns],
 ) -> float:
     """Return the area under the PR curve, as :meth:`streameval.Evaluator.auc_pr`.
 
@@ -112,20 +160,13 @@ def auc_pr(
     >>> round(auc_pr(labels=[1, 0, 1, 0], scores=[0.9, 0.7, 0.4, 0.1]), 6)
     0.797267
     """
-    return evaluator(labels=labels, scores=scores, counts=counts, weights=weights).auc_pr(
+    return evaluator(**columns).auc_pr(
         hull=hull, method=method, prevalence=prevalence, min_recall=min_recall
     )
 
 
-@by_keyword
-def average_precision(
-    *,
-    labels: Any,
-    scores: Any,
-    counts: Any = None,
-    weights: Any = None,
-    prevalence: float | None = None,
-) -> float:
+@_of_columns
+def average_precision(*, prevalence: float | None = None, **columns: Unpack[_Columns]) -> float:
     """Return the average precision, as :meth:`streameval.Evaluator.average_precision`.
 
     Examples
@@ -133,14 +174,12 @@ def average_precision(
     >>> round(average_precision(labels=[1, 0, 1, 0], scores=[0.9, 0.7, 0.4, 0.1]), 6)
     0.833333
     """
-    filled = evaluator(labels=labels, scores=scores, counts=counts, weights=weights)
+    filled = evaluator(**columns)
     return filled.average_precision(prevalence=prevalence)
 
 
-@by_keyword
-def maximum_f_measure(
-    *, labels: Any, scores: Any, counts: Any = None, weights: Any = None, beta: float = 1.0
-) -> float:
+@_of_columns
+def maximum_f_measure(*, beta: float = 1.0, **columns: Unpack[_Columns]) -> float:
     """Return the best F measure, as :meth:`streameval.Evaluator.maximum_f_measure`.
 
     Examples
@@ -148,13 +187,11 @@ def maximum_f_measure(
     >>> maximum_f_measure(labels=[1, 0, 1, 0], scores=[0.9, 0.7, 0.4, 0.1])
     0.8
     """
-    return evaluator(
-        labels=labels, scores=scores, counts=counts, weights=weights
-    ).maximum_f_measure(beta)
+    return evaluator(**columns).maximum_f_measure(beta)
 
 
-@by_keyword
-def brier_score(*, labels: Any, scores: Any, counts: Any = None, weights: Any = None) -> float:
+@_of_columns
+def brier_score(**columns: Unpack[_Columns]) -> float:
     """Return the mean squared error of probabilities, as :meth:`streameval.Evaluator.brier_score`.
 
     Examples
@@ -162,11 +199,11 @@ def brier_score(*, labels: Any, scores: Any, counts: Any = None, weights: Any = 
     >>> round(brier_score(labels=[1, 0], scores=[0.9, 0.3]), 6)
     0.05
     """
-    return evaluator(labels=labels, scores=scores, counts=counts, weights=weights).brier_score()
+    return evaluator(**columns).brier_score()
 
 
-@by_keyword
-def log_loss(*, labels: Any, scores: Any, counts: Any = None, weights: Any = None) -> float:
+@_of_columns
+def log_loss(**columns: Unpack[_Columns]) -> float:
     """Return the mean log loss of probabilities, as :meth:`streameval.Evaluator.log_loss`.
 
     Examples
@@ -174,19 +211,16 @@ def log_loss(*, labels: Any, scores: Any, counts: Any = None, weights: Any = Non
     >>> round(log_loss(labels=[1, 0], scores=[0.5, 0.5]), 6)
     0.693147
     """
-    return evaluator(labels=labels, scores=scores, counts=counts, weights=weights).log_loss()
+    return evaluator(**columns).log_loss()
 
 
-@by_keyword
+@_of_columns
 def interval(
     metric: str = "auc_pr",
     *,
-    labels: Any,
-    scores: Any,
-    counts: Any = None,
-    weights: Any = None,
     level: float = 0.95,
     prevalence: float | None = None,
+    **columns: Unpack[_Columns],
 ) -> Interval:
     """Return a confidence interval, as :meth:`streameval.Evaluator.interval`.
 
@@ -196,14 +230,12 @@ def interval(
     >>> 0.75 in limits
     True
     """
-    filled = evaluator(labels=labels, scores=scores, counts=counts, weights=weights)
+    filled = evaluator(**columns)
     return filled.interval(metric, level=level, prevalence=prevalence)
 
 
-@by_keyword
-def operating_points(
-    *, labels: Any, scores: Any, counts: Any = None, weights: Any = None
-) -> OperatingPoints:
+@_of_columns
+def operating_points(**columns: Unpack[_Columns]) -> OperatingPoints:
     """Return every operating point, as :meth:`streameval.Evaluator.operating_points`.
 
     Examples
@@ -211,20 +243,12 @@ def operating_points(
     >>> operating_points(labels=[1, 0], scores=[0.9, 0.3]).thresholds
     array([inf, 0.9, 0.3])
     """
-    return evaluator(
-        labels=labels, scores=scores, counts=counts, weights=weights
-    ).operating_points()
+    return evaluator(**columns).operating_points()
 
 
-@by_keyword
+@_of_columns
 def roc_curve(
-    *,
-    labels: Any,
-    scores: Any,
-    counts: Any = None,
-    weights: Any = None,
-    interpolate: bool = False,
-    hull: bool = False,
+    *, interpolate: bool = False, hull: bool = False, **columns: Unpack[_Columns]
 ) -> FloatArray:
     """Return rows of FPR and TPR, as :meth:`streameval.Evaluator.roc_curve`.
 
@@ -233,15 +257,11 @@ def roc_curve(
     >>> roc_curve(labels=[1, 0], scores=[0.9, 0.3]).tolist()
     [[0.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
     """
-    return evaluator(labels=labels, scores=scores, counts=counts, weights=weights).roc_curve(
-        interpolate, hull=hull
-    )
+    return evaluator(**columns).roc_curve(interpolate, hull=hull)
 
 
-@by_keyword
-def pr_curve(
-    *, labels: Any, scores: Any, counts: Any = None, weights: Any = None, interpolate: bool = False
-) -> FloatArray:
+@_of_columns
+def pr_curve(*, interpolate: bool = False, **columns: Unpack[_Columns]) -> FloatArray:
     """Return rows of recall and precision, as :meth:`streameval.Evaluator.pr_curve`.
 
     Examples
@@ -249,13 +269,11 @@ def pr_curve(
     >>> pr_curve(labels=[1, 0], scores=[0.9, 0.3]).tolist()
     [[0.0, 1.0], [1.0, 1.0], [1.0, 0.5], [1.0, 0.0]]
     """
-    return evaluator(labels=labels, scores=scores, counts=counts, weights=weights).pr_curve(
-        interpolate
-    )
+    return evaluator(**columns).pr_curve(interpolate)
 
 
-@by_keyword
-def roc_hull(*, labels: Any, scores: Any, counts: Any = None, weights: Any = None) -> RocHull:
+@_of_columns
+def roc_hull(**columns: Unpack[_Columns]) -> RocHull:
     """Return the ROC curve's upper hull, as :meth:`streameval.Evaluator.roc_hull`.
 
     Examples
@@ -263,11 +281,11 @@ def roc_hull(*, labels: Any, scores: Any, counts: Any = None, weights: Any = Non
     >>> roc_hull(labels=[1, 0, 1, 0], scores=[0.9, 0.7, 0.4, 0.1]).tp
     array([0, 1, 2, 2])
     """
-    return evaluator(labels=labels, scores=scores, counts=counts, weights=weights).roc_hull()
+    return evaluator(**columns).roc_hull()
 
 
-@by_keyword
-def pr_hull(*, labels: Any, scores: Any, counts: Any = None, weights: Any = None) -> PrHull:
+@_of_columns
+def pr_hull(**columns: Unpack[_Columns]) -> PrHull:
     """Return the achievable PR curve, as :meth:`streameval.Evaluator.pr_hull`.
 
     Examples
@@ -275,4 +293,4 @@ def pr_hull(*, labels: Any, scores: Any, counts: Any = None, weights: Any = None
     >>> pr_hull(labels=[1, 0, 1, 0], scores=[0.9, 0.7, 0.4, 0.1]).precision.round(3)
     array([1.   , 1.   , 0.667, 0.5  ])
     """
-    return evaluator(labels=labels, scores=scores, counts=counts, weights=weights).pr_hull()
+    return evaluator(**columns).pr_hull()

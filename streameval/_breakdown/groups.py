@@ -156,6 +156,8 @@ def evaluate_by(
     counts: Any = None,
     clusters: Any = None,
     cluster_groups: int = 32,
+    positive: Any = None,
+    negative: Any = None,
     metric: str = HEADLINE,
     level: float = 0.95,
     prevalence: CommonPrevalence = "common",
@@ -164,7 +166,7 @@ def evaluate_by(
 
     Parameters
     ----------
-    labels, scores, counts : column
+    labels, scores, counts, positive, negative
         As of `Evaluator.add_cases`.
     clusters : column of str, int or bytes, optional
         Which cluster (a user, a burst) each case is of, as of `Evaluator.add_cases`:
@@ -218,6 +220,8 @@ def evaluate_by(
         weights=None,
         label_probability=None,
         clusters=clusters,
+        positive=positive,
+        negative=negative,
     )
     if isinstance(by, Mapping):
         keys, factor = tuple(map(str, by)), factor_of_columns(by, "by")

@@ -137,8 +137,8 @@ class Labels:
     negative : object, optional
         The negative class. By default the other one of 1 and 0, if `positive` is one of them.
     learns : bool
-        Whether without a negative class the first value that is not the positive one becomes
-        it, as in a file of two classes; otherwise that value is refused.
+        Whether with a positive class and no negative one the first other value becomes the
+        negative one, as in a file of two classes; otherwise that value is refused.
     names : tuple of (str, str)
         What the caller calls `positive` and `negative`, for remedies in messages.
 
@@ -174,7 +174,7 @@ out, or replace the value
             raise InvalidInputError(message, field="negative")
         first = 1 if positive is None else self._declared(positive, "positive")
         second = None if negative is None else self._declared(negative, "negative")
-        if second is None and first in (0, 1):
+        if second is None and first in (0, 1) and (self._is_plain or not learns):
             second = 1 - int(first)
         if first == second:
             message = f"{names[0]} and {names[1]} are one class, {shown(positive)}"

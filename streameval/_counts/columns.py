@@ -5,7 +5,7 @@ gRPC refuse a bad value with the same message, before anything changes.
 
 - A *label* is True or False, a number equal to 1 or 0 (many libraries hand
   return float labels), or the text of one (`_common.labels`). Anything else, missing
-  values included, is refused.
+  values included, is refused, unless the positive class is declared.
 - A *score* is a finite real number of any width; it is kept as float64, so an integer
   above 2**53 is refused: two of them could become one score. Booleans are refused,
   because passing decisions instead of scores is a mistake. -0.0 is 0.0.
@@ -20,13 +20,14 @@ column is refused, with that exception as the cause.
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from streameval._common.errors import InvalidInputError
-from streameval._common.labels import boolean_of
+from streameval._common.labels import Labels, boolean_of, class_of, is_missing
 from streameval._common.values import at_row, is_number, scalar, shown, truncated, unreadable
 from streameval._counts.exact import MAX_TOTAL, too_many
 
@@ -45,6 +46,8 @@ def check_columns(
     scores: Any,
     counts: Any = None,
     scale: str = "plain",
+    positive: Any = None,
+    negative: Any = None,
 ) -> tuple[BoolArray, FloatArray, IntArray | None]:
     """Read parallel columns of cases, or refuse them.
 
@@ -54,6 +57,8 @@ def check_columns(
         Of equal length; `counts` may be None.
     scale : {"plain", "probability"}
         "probability" refuses scores outside [0, 1].
+    positive, negative : object, optional
+        The labels of the two classes, as for `check_labels`.
 
     Returns
     -------
@@ -73,7 +78,7 @@ def check_columns(
     Traceback (most recent call last):
     streameval.InvalidInputError: score must be finite, got nan at index 1
     """
-    label_column = check_labels(labels)
+    label_column = check_labels(labels, positive=positive, negative=negative)
     score_column = check_scores(scores, scale=scale)
     check_length("scores", score_column.size, like="labels", length=label_column.size)
     if counts is None:
@@ -95,19 +100,27 @@ def check_length(field: str, size: int, *, like: str, length: int) -> None:
         raise InvalidInputError(message, field=field)
 
 
-def check_labels(labels: Any, *, field: str = "labels") -> BoolArray:
-    """Read a column of labels: True and False, 1 and 0, or their texts. O(n)."""
+def check_labels(
+    labels: Any, *, field: str = "labels", positive: Any = None, negative: Any = None
+) -> BoolArray:
+    """Read a column of labels: True and False, 1 and 0, or their texts. O(n).
+
+    With a `positive` class they are any values; without a `negative` one the one other class is
+    the negative one.
+    """
     column = _column(labels, field)
+    if positive is not None or negative is not None:
+        return _of_classes(_objects(labels, column), (positive, negative), field)
     kind = column.dtype.kind
     if kind == "b":
         return column
     if kind in "iuf":
         # Two comparisons and one "or" reject NaN too: it equals neither.
-        positive: BoolArray = column == 1
-        bad = ~(positive | (column == 0))
+        is_positive: BoolArray = column == 1
+        bad = ~(is_positive | (column == 0))
         if bad.any():
             raise _refused_label(column[_first(bad)], field, _first(bad))
-        return positive
+        return is_positive
     return np.fromiter(
         (
             check_label(value, field=field, index=i)
@@ -116,6 +129,31 @@ def check_labels(labels: Any, *, field: str = "labels") -> BoolArray:
         dtype=np.bool_,
         count=column.size,
     )
+
+
+def _of_classes(labels: Any, declared: tuple[Any, Any], field: str) -> BoolArray:
+    """Read labels of two classes, each value once where it can be a key. O(n)."""
+    classes = Labels(*declared, learns=True, names=("positive=", "negative="))
+    known: dict[Any, bool] = {}
+    found = np.empty(len(labels), dtype=np.bool_)
+    plain = isinstance(labels, np.ndarray) and labels.dtype.kind in "biufUSO"
+    for index, label in enumerate(labels.tolist() if plain else labels):
+        try:
+            found[index] = known[label]
+            continue
+        except (KeyError, TypeError):  # not read before, or no key
+            pass
+        try:
+            found[index] = classes.read(label)
+        except InvalidInputError as error:
+            problem, _, remedy = str(error).rpartition(": ")
+            message = (
+                f"{problem}{at_row(index)}: {remedy}" if problem else f"{error}{at_row(index)}"
+            )
+            raise InvalidInputError(message, field=field, index=index) from None
+        if isinstance(label, Hashable):
+            known[label] = bool(found[index])
+    return found
 
 
 def check_scores(scores: Any, *, field: str = "scores", scale: str = "plain") -> FloatArray:
@@ -330,7 +368,16 @@ def _no_column(values: Any, field: str) -> InvalidInputError:
 
 def _refused_label(value: Any, field: str, index: int | None) -> InvalidInputError:
     message = f"label must be True, False, 1 or 0, got {shown(value)}{at_row(index)}"
-    return InvalidInputError(message, field=field, index=index)
+    return InvalidInputError(f"{message}{_remedy(value, index)}", field=field, index=index)
+
+
+def _remedy(label: Any, index: int | None) -> str:
+    """Return what to write for a label that is a text; empty for what is none, or no label."""
+    if not isinstance(label, str | bytes) or is_missing(class_of(label)):
+        return ""
+    if index is None:
+        return f"; if {shown(label)} is the positive class, pass label == {shown(label)}"
+    return f"; declare the positive class: positive={shown(label)}, if it is this one"
 
 
 def _refused_integer(value: Any, noun: str, field: str, index: int | None) -> InvalidInputError:

@@ -185,13 +185,21 @@ class DriftDetector:
 
     @by_keyword
     def add_cases(
-        self, *, labels: Any, scores: Any, at: Any, clusters: Any = None, segments: Any = None
+        self,
+        *,
+        labels: Any,
+        scores: Any,
+        at: Any,
+        clusters: Any = None,
+        segments: Any = None,
+        positive: Any = None,
+        negative: Any = None,
     ) -> None:
         """Add columns of predictions with their labels, all or none, then advance to their times.
 
         Parameters
         ----------
-        labels, scores : column
+        labels, scores, positive, negative
             As `Evaluator.add_cases` takes them.
         at : datetime, or column of datetime or datetime64
             When each was predicted.
@@ -211,7 +219,8 @@ class DriftDetector:
         Rows count in the order of their arrival, so batches may be cut anywhere. O(n) for
         each watch, and some 0.1 ms for each pane that is over.
         """
-        self._add(labels, scores, at, clusters=clusters, segments=segments, is_prediction=True)
+        positives = check_labels(labels, positive=positive, negative=negative)
+        self._add(positives, scores, at, clusters=clusters, segments=segments, is_prediction=True)
 
     @by_keyword
     def add_predictions(
@@ -225,14 +234,23 @@ class DriftDetector:
 
     @by_keyword
     def add_labels(
-        self, *, labels: Any, scores: Any, at: Any, clusters: Any = None, segments: Any = None
+        self,
+        *,
+        labels: Any,
+        scores: Any,
+        at: Any,
+        clusters: Any = None,
+        segments: Any = None,
+        positive: Any = None,
+        negative: Any = None,
     ) -> None:
         """Add columns of labels with the scores of their predictions; else as `add_cases`.
 
         They count for all but the share flagged. `at` is when each was predicted; call
         `advance` with the time at which the labels come.
         """
-        self._add(labels, scores, at, clusters=clusters, segments=segments, is_prediction=False)
+        positives = check_labels(labels, positive=positive, negative=negative)
+        self._add(positives, scores, at, clusters=clusters, segments=segments, is_prediction=False)
 
     def advance(self, now: datetime) -> None:
         """Advance to a time: observe panes that are over, and raise alarms. O(panes that are over).
@@ -275,7 +293,7 @@ class DriftDetector:
 
     def _add(
         self,
-        labels: Any,
+        is_positive: BoolArray | None,
         scores: Any,
         at: Any,
         *,
@@ -285,9 +303,7 @@ class DriftDetector:
     ) -> None:
         settings = self._engine.settings
         values = check_scores(scores, scale="probability" if settings.is_probability else "plain")
-        is_positive: BoolArray | None = None
-        if labels is not None or not is_prediction:
-            is_positive = check_labels(labels)
+        if is_positive is not None:
             check_length("scores", values.size, like="labels", length=is_positive.size)
         times = column_us(at, values.size)
         if settings.has_clusters != (clusters is not None):

@@ -330,6 +330,8 @@ class LabelJoiner(JoinOutcomes):
         at: Any,
         weights: Any = None,
         label_probability: Any = None,
+        positive: Any = None,
+        negative: Any = None,
     ) -> None:
         """Add columns of labels, all or none.
 
@@ -344,6 +346,8 @@ class LabelJoiner(JoinOutcomes):
             keeps the weight of its label. The rows of one id must have one weight.
         label_probability : float or column of float, optional
             As in `Evaluator.add_cases`: for one label in ten, 0.1.
+        positive, negative : object, optional
+            The labels of the two classes, as in `Evaluator.add_cases`.
 
         Raises
         ------
@@ -361,7 +365,7 @@ class LabelJoiner(JoinOutcomes):
         2
         """
         keys = check_ids(ids)
-        positives = check_labels(labels)
+        positives = check_labels(labels, positive=positive, negative=negative)
         check_length("labels", positives.size, like="ids", length=len(keys))
         times_us = column_us(at, len(keys))
         units: IntArray | None = None

@@ -218,12 +218,14 @@ class WindowedEvaluator:
         weights: Any = None,
         label_probability: Any = None,
         clusters: Any = None,
+        positive: Any = None,
+        negative: Any = None,
     ) -> None:
         """Add columns of cases, all or none.
 
         Parameters
         ----------
-        labels, scores, counts, weights, label_probability, clusters
+        labels, scores, counts, weights, label_probability, clusters, positive, negative
             As `Evaluator.add_cases`.
         at : datetime, sequence of datetime, or datetime64[n]
             When each case happened: one time for all rows, or one per row.
@@ -250,6 +252,8 @@ class WindowedEvaluator:
             weights=weights,
             label_probability=label_probability,
             clusters=clusters,
+            positive=positive,
+            negative=negative,
         )
         if times_us.size:
             references = int(cases.multiplicities().sum())
@@ -307,6 +311,8 @@ class WindowedEvaluator:
         weights: Any = None,
         label_probability: Any = None,
         clusters: Any = None,
+        positive: Any = None,
+        negative: Any = None,
     ) -> None:
         """Remove columns of cases, all or none; arguments as of `add_cases`.
 
@@ -333,6 +339,8 @@ class WindowedEvaluator:
             weights=weights,
             label_probability=label_probability,
             clusters=clusters,
+            positive=positive,
+            negative=negative,
         )
         self._change_panes(cases, times_us, Evaluator._remove_rows)
 

@@ -40,10 +40,10 @@ RARE = 0.05
 _CURVE = "streameval-curve"
 
 
-def evaluator_of(labels: Any, scores: Any, counts: Any = None) -> Evaluator:
+def evaluator_of(labels: Any, scores: Any, positive: Any, negative: Any) -> Evaluator:
     """Return an evaluator of these columns."""
     evaluator = Evaluator()
-    evaluator.add_cases(labels=labels, scores=scores, counts=counts)
+    evaluator.add_cases(labels=labels, scores=scores, positive=positive, negative=negative)
     return evaluator
 
 

@@ -179,6 +179,8 @@ class PrecisionRecallDisplay:
         *,
         labels: Any,
         scores: Any,
+        positive: Any = None,
+        negative: Any = None,
         name: str | None = None,
         ax: Axes | None = None,
         log: bool = False,
@@ -192,7 +194,7 @@ class PrecisionRecallDisplay:
 
         Parameters
         ----------
-        labels, scores : columns
+        labels, scores, positive, negative
             As for :meth:`streameval.Evaluator.add_cases`.
         name, ax, log, hull, interval, iso_f, threshold, color
             As for :meth:`from_evaluator`.
@@ -206,7 +208,7 @@ class PrecisionRecallDisplay:
         InvalidInputError
             When a label or a score cannot be counted.
         """
-        evaluator = evaluator_of(labels, scores)
+        evaluator = evaluator_of(labels, scores, positive, negative)
         return cls.from_evaluator(
             evaluator,
             name=name,

@@ -168,6 +168,8 @@ class ReliabilityDisplay:
         *,
         labels: Any,
         scores: Any,
+        positive: Any = None,
+        negative: Any = None,
         name: str | None = None,
         ax: Axes | None = None,
         log: bool = False,
@@ -179,7 +181,7 @@ class ReliabilityDisplay:
 
         Parameters
         ----------
-        labels, scores : columns
+        labels, scores, positive, negative
             As for :meth:`streameval.Evaluator.add_cases`.
         name, ax, log, bins, strategy, color
             As for :meth:`from_evaluator`.
@@ -193,7 +195,7 @@ class ReliabilityDisplay:
         InvalidInputError
             When a label or a score cannot be counted, or a score is no probability.
         """
-        evaluator = evaluator_of(labels, scores)
+        evaluator = evaluator_of(labels, scores, positive, negative)
         return cls.from_evaluator(
             evaluator, name=name, ax=ax, log=log, bins=bins, strategy=strategy, color=color
         )

@@ -167,6 +167,8 @@ class RocCurveDisplay:
         *,
         labels: Any,
         scores: Any,
+        positive: Any = None,
+        negative: Any = None,
         name: str | None = None,
         ax: Axes | None = None,
         log: bool = False,
@@ -179,7 +181,7 @@ class RocCurveDisplay:
 
         Parameters
         ----------
-        labels, scores : columns
+        labels, scores, positive, negative
             As for :meth:`streameval.Evaluator.add_cases`.
         name, ax, log, hull, interval, threshold, color
             As for :meth:`from_evaluator`.
@@ -193,7 +195,7 @@ class RocCurveDisplay:
         InvalidInputError
             When a label or a score cannot be counted.
         """
-        evaluator = evaluator_of(labels, scores)
+        evaluator = evaluator_of(labels, scores, positive, negative)
         return cls.from_evaluator(
             evaluator,
             name=name,

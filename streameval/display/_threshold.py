@@ -138,6 +138,8 @@ class ThresholdDisplay:
         *,
         labels: Any,
         scores: Any,
+        positive: Any = None,
+        negative: Any = None,
         ax: Axes | None = None,
         log: bool = False,
         beta: float = 1.0,
@@ -147,7 +149,7 @@ class ThresholdDisplay:
 
         Parameters
         ----------
-        labels, scores : columns
+        labels, scores, positive, negative
             As for :meth:`streameval.Evaluator.add_cases`.
         ax, log, beta, threshold
             As for :meth:`from_evaluator`.
@@ -161,7 +163,7 @@ class ThresholdDisplay:
         InvalidInputError
             When a label, a score or `beta` is invalid.
         """
-        evaluator = evaluator_of(labels, scores)
+        evaluator = evaluator_of(labels, scores, positive, negative)
         return cls.from_evaluator(evaluator, ax=ax, log=log, beta=beta, threshold=threshold)
 
     def plot(

@@ -106,6 +106,8 @@ class CaseVerbs(RowVerbs):
         weights: Any = None,
         label_probability: Any = None,
         clusters: Any = None,
+        positive: Any = None,
+        negative: Any = None,
     ) -> None:
         """Add columns of cases, all or none of them.
 
@@ -130,6 +132,10 @@ class CaseVerbs(RowVerbs):
         clusters : column of str, int or bytes, optional
             Where the stream declares clusters: which one each row is of. Only the CRC-32 of a
             key is sent. A stream with clusters takes no weights.
+        positive, negative : object, optional
+            The labels of the two classes, where they are others than true, false, 1 and 0:
+            ``positive="fraud", negative="ok"``. Without `negative` the one other class of the
+            call is the negative one.
 
         Raises
         ------
@@ -154,7 +160,9 @@ class CaseVerbs(RowVerbs):
         """
         if columns or labels is MISSING or scores is MISSING:
             raise keywords_error(CaseVerbs.add_cases)
-        positives, values, repeats = check_columns(labels=labels, scores=scores, counts=counts)
+        positives, values, repeats = check_columns(
+            labels=labels, scores=scores, counts=counts, positive=positive, negative=negative
+        )
         times, slices = self._times_and_segments(at, segments, values.size, like="labels")
         units, checksums = check_sampling_columns(
             weights, label_probability, clusters, size=values.size, counts=repeats, like="labels"

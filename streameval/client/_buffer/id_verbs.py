@@ -255,6 +255,8 @@ class IdVerbs(RowVerbs):
         scores: Any = None,
         weights: Any = None,
         label_probability: Any = None,
+        positive: Any = None,
+        negative: Any = None,
     ) -> None:
         """Add the labels of columns of predictions, all or none of them.
 
@@ -273,6 +275,8 @@ class IdVerbs(RowVerbs):
         label_probability : float or column of float, optional
             The probability with which each prediction was chosen to be labelled, one for all
             rows or one per row.
+        positive, negative : object, optional
+            The labels of the two classes, as in `add_cases`.
 
         Raises
         ------
@@ -289,7 +293,7 @@ class IdVerbs(RowVerbs):
         if columns or ids is MISSING or labels is MISSING:
             raise keywords_error(IdVerbs.label_cases)
         names = check_ids(ids)
-        positives = check_labels(labels)
+        positives = check_labels(labels, positive=positive, negative=negative)
         check_length("labels", positives.size, like="ids", length=len(names))
         values = None
         if scores is not None:

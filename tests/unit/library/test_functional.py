@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -77,3 +79,15 @@ def test_all_is_sorted_and_complete():
         if getattr(value, "__module__", None) == functional.__name__ and name[0] != "_"
     }
     assert here == set(functional.__all__)
+
+
+def test_columns_are_named_and_shown() -> None:
+    """The signature has the columns and the options; an error names the function called."""
+    shown = inspect.signature(functional.auc_roc).parameters
+    assert list(shown)[:6] == ["labels", "scores", "counts", "weights", "positive", "negative"]
+    assert "max_fpr" in shown
+    for call in (lambda: functional.auc_roc([1], [2]), lambda: functional.auc_roc(labels=[1])):
+        with pytest.raises(TypeError, match=r"^auc_roc\(\) takes keywords: give labels= and"):
+            call()
+    with pytest.raises(TypeError, match=r"^auc_roc\(\) got an unexpected keyword argument 'at'"):
+        functional.auc_roc(labels=[1, 0], scores=[2, 1], at=3)

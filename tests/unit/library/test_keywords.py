@@ -77,6 +77,6 @@ def test_signatures_stay_as_declared() -> None:
     shown = inspect.signature(Evaluator.add_cases).parameters
     assert list(shown) == [
         *("self", "labels", "scores", "counts"),
-        *("weights", "label_probability", "clusters"),
+        *("weights", "label_probability", "clusters", "positive", "negative"),
     ]
     assert shown["labels"].default is inspect.Parameter.empty

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from streameval import Evaluator, InvalidInputError
+from streameval import (
+    Evaluator,
+    InvalidInputError,
+    LabelJoiner,
+    PairedEvaluator,
+    WindowedEvaluator,
+    compare_paired,
+    evaluate_by,
+    functional,
+)
 from streameval._common.labels import Labels, class_of
 from streameval._common.names import check_ids, id_of
+from streameval._counts.columns import check_labels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ONE = (
     *(True, 1, 1.0, "1", "1.0", "1.", "+1", "1e0", "1.000000000000000000e+00", "true", "True"),
@@ -198,3 +212,131 @@ def test_columns_of_ids() -> None:
     assert check_ids(np.array([1.0, 2.0])) == [b"1", b"2"]
     with pytest.raises(InvalidInputError, match="at index 1"):
         check_ids(np.array([1.0, 2.0**24], dtype=np.float32))
+
+
+LABELS, SCORES = ["yes", "no", "yes", "no"], [0.9, 0.7, 0.4, 0.1]
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+COLUMNS = {"labels": LABELS, "scores": SCORES}
+
+
+def filled(holder: Any, **columns: Any) -> Any:
+    holder.add_cases(**columns)
+    return holder
+
+
+def labelled(**columns: Any) -> LabelJoiner:
+    joiner = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7))
+    joiner.log_cases(ids=list("abcd"), scores=columns.pop("scores"), at=NOON)
+    joiner.label_cases(ids=list("abcd"), at=NOON, **columns)
+    return joiner
+
+
+def paired(add: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda scores, **rest: add(scores_a=scores, scores_b=scores, **rest)
+
+
+DOORS: dict[str, Callable[..., Any]] = {
+    "add": lambda **columns: filled(Evaluator(), **columns).num_positive_ref,
+    "remove": lambda **columns: (
+        filled(Evaluator(), labels=[1, 0, 1, 0, 1, 1], scores=[*SCORES, 0.5, 0.5]).remove_cases(
+            **columns
+        )
+        or 2
+    ),
+    "window": lambda **columns: (
+        filled(WindowedEvaluator(), at=NOON, **columns).last(timedelta(hours=1)).num_positive_ref
+    ),
+    "pair": paired(lambda **columns: filled(PairedEvaluator(), **columns).num_positive_ref),
+    "compare_paired": paired(lambda **columns: compare_paired(**columns) and 2),
+    "joiner": lambda **columns: (
+        labelled(**columns).evaluator.last(timedelta(hours=1)).num_positive_ref
+    ),
+    "groups": lambda **columns: sum(
+        each.evaluator.num_positive_ref for each in evaluate_by(by=list("aabb"), **columns)
+    ),
+    "evaluator": lambda **columns: functional.evaluator(**columns).num_positive_ref,
+    "metric": lambda **columns: 2 if functional.auc_roc(**columns) == 0.75 else 0,
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_every_door_takes_labels_that_are_texts(door: str) -> None:
+    """With the positive class declared they count as 1 and 0 do; without it the error says so."""
+    with pytest.raises(InvalidInputError) as caught:
+        DOORS[door](**COLUMNS)
+    assert "declare the positive class: positive='yes'" in str(caught.value)
+    assert (caught.value.field, caught.value.index) == ("labels", 0)
+    assert DOORS[door](**COLUMNS, positive="yes") == 2
+    assert DOORS[door](**COLUMNS, positive="yes", negative="no") == 2
+    other = {"labels": ["yes", "no", "yes", "maybe"], "scores": SCORES}
+    with pytest.raises(InvalidInputError) as caught:
+        DOORS[door](**other, positive="yes")
+    assert str(caught.value) == (
+        "label 'maybe' is neither 'yes' nor 'no' at index 3: leave such rows out, or replace the "
+        "value"
+    )
+    assert (caught.value.field, caught.value.index) == ("labels", 3)
+
+
+@pytest.mark.parametrize(
+    ("labels", "positive", "expected"),
+    [
+        (["fraud", "ok", "fraud"], "fraud", [True, False, True]),
+        (np.array(["fraud", "ok"]), "fraud", [True, False]),
+        (np.array([b"fraud", b"ok"]), "fraud", [True, False]),
+        ([1, -1, 1.0], 1, [True, False, True]),
+        (np.array([1, 2, 2]), 2, [False, True, True]),
+        ([0, 1], 0, [True, False]),
+        ([True, "1", 1.0, False], True, [True, True, True, False]),
+        (["ok"], "fraud", [False]),
+        ([], "fraud", []),
+    ],
+)
+def test_a_column_has_two_classes(labels: Any, positive: Any, expected: list[bool]) -> None:
+    """Of any values: what is one value to a file is one here."""
+    assert check_labels(labels, positive=positive).tolist() == expected
+
+
+def test_a_column_of_other_libraries_has_two_classes() -> None:
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    for column in (
+        pandas.Series(["a", "b"]),
+        pandas.Series(["a", "b"], dtype="category"),
+        pandas.Series(["a", "b"], dtype="string"),
+        polars.Series(["a", "b"]),
+    ):
+        assert check_labels(column, positive="a").tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (["fraud", None], "label is missing, got None at index 1: leave the row out"),
+        (["fraud", "N/A"], "label is missing, got 'N/A' at index 1: leave the row out"),
+        (["fraud", "Fraud"], "'Fraud' differs from 'fraud' in case only at index 1: write one"),
+        (np.array(["2026-01-01"], dtype="datetime64[D]"), "label must be one value, got"),
+    ],
+)
+def test_what_is_no_class_is_refused(labels: Any, message: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        check_labels(labels, positive="fraud")
+    assert message in str(caught.value)
+
+
+def test_advice_is_for_labels_only() -> None:
+    """A missing value is no class to declare; a single case is compared by its caller."""
+    for missing in (float("nan"), "N/A", ""):
+        with pytest.raises(InvalidInputError) as caught:
+            check_labels([missing])
+        assert "declare" not in str(caught.value)
+    with pytest.raises(InvalidInputError, match="pass label == 'yes'"):
+        Evaluator().add_case("yes", 0.5)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="negative= is the other class: give positive="):
+        check_labels(["yes"], negative="no")
+
+
+def test_a_refused_column_changes_nothing() -> None:
+    ev = Evaluator()
+    with pytest.raises(InvalidInputError):
+        ev.add_cases(labels=["a", "b", "c"], scores=[1, 2, 3], positive="a")
+    assert ev.revision == 0
