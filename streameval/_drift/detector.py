@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from streameval._common.arrays import BoolArray, IntArray
+    from streameval._common.spans import Span
     from streameval._drift.alarm import Alarm
 
 MAX_SEGMENTS = 1_000
@@ -65,14 +66,14 @@ class DriftDetector:
     tolerance : float or mapping of str to float
         How much worse a mean may become without an alarm, 0 to 1; one for all, or one for
         each watch.
-    mean_time_to_false_alarm : timedelta
+    mean_time_to_false_alarm : timedelta or text
         Of all watches together, in plain time.
     threshold : float, optional
         Cases with this score or a higher one are flagged.
-    pane : timedelta
+    pane : timedelta or text
         The time of one observation. Short panes find changes sooner; cases that depend on
         one another should be in one.
-    maturity : timedelta
+    maturity : timedelta or text
         How long after its end a pane waits for labels, at most 48 panes. A label that comes
         later counts when it comes, in the oldest pane that still waits.
     clusters : bool
@@ -130,10 +131,10 @@ class DriftDetector:
         *,
         watch: Any = ("ranking",),
         tolerance: float | Mapping[str, float],
-        mean_time_to_false_alarm: timedelta,
+        mean_time_to_false_alarm: Span,
         threshold: float | None = None,
-        pane: timedelta = timedelta(minutes=1),
-        maturity: timedelta = timedelta(0),
+        pane: Span = timedelta(minutes=1),
+        maturity: Span = timedelta(0),
         clusters: bool = False,
         segments: Mapping[str, Mapping[Any, Evaluator | Window]] | None = None,
     ) -> None:

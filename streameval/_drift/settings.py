@@ -13,8 +13,7 @@ from streameval._drift.watches import COMPANIONS, WATCHES, Side
 from streameval._time.times import span_us
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
+    from streameval._common.spans import Span
     from streameval._counts.resolution import Scale
     from streameval._drift.watches import Watch
 
@@ -74,10 +73,10 @@ class DriftSettings:
         *,
         watch: Any,
         tolerance: Any,
-        mean_time_to_false_alarm: timedelta,
+        mean_time_to_false_alarm: Span,
         threshold: Any,
-        pane: timedelta,
-        maturity: timedelta,
+        pane: Span,
+        maturity: Span,
         clusters: bool,
         scale: Scale,
     ) -> DriftSettings:

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streameval._common.arrays import IntArray
+    from streameval._common.spans import Span
 
 _HAS_DELAYS = 1
 """The flag of a joiner with the delays of labels at its end."""
@@ -72,10 +73,10 @@ class LabelJoiner(JoinOutcomes):
     into : WindowedEvaluator or Evaluator
         The evaluator that counts the cases. The caller may add other cases to it, but
         must not remove joined ones. If it declares clusters, predictions carry them.
-    ttl : timedelta
+    ttl : timedelta or text
         How long after its time a prediction waits for its label, and a label for
         its prediction. At most the retention of a `WindowedEvaluator`.
-    relabel_ttl : timedelta
+    relabel_ttl : timedelta or text
         How long a labelled id can be relabelled or retracted.
     max_pending : int
         The most ids that are kept, about 60 B each, 150 B with ids of 36 bytes; above it
@@ -125,8 +126,8 @@ class LabelJoiner(JoinOutcomes):
         self,
         into: WindowedEvaluator | Evaluator,
         *,
-        ttl: timedelta,
-        relabel_ttl: timedelta = timedelta(hours=1),
+        ttl: Span,
+        relabel_ttl: Span = timedelta(hours=1),
         max_pending: int = 2_000_000,
         orphans: Literal["drop", "miss"] = "drop",
         expired: Literal["drop", "negative"] = "drop",

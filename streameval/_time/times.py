@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.spans import Span, read_span
 
 if TYPE_CHECKING:
     from streameval._common.arrays import IntArray
@@ -122,10 +123,9 @@ def to_datetime(time_us: int) -> datetime:
     return _EPOCH + time_us * _MICROSECOND
 
 
-def span_us(span: timedelta, *, field: str) -> int:
-    """Return a span in microseconds; raise InvalidInputError unless it is a positive timedelta."""
-    if not isinstance(span, timedelta):
-        raise InvalidInputError(f"{field} must be a timedelta, got {span!r}", field=field)
-    if span <= timedelta(0):
-        raise InvalidInputError(f"{field} must be positive, got {span}", field=field)
-    return span // _MICROSECOND
+def span_us(span: Span, *, field: str) -> int:
+    """Return a span in microseconds; raise InvalidInputError unless it is a positive duration."""
+    duration = read_span(span, field)
+    if duration <= timedelta(0):
+        raise InvalidInputError(f"{field} must be positive, got {duration}", field=field)
+    return duration // _MICROSECOND

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streameval._common.arrays import IntArray
+    from streameval._common.spans import Span
     from streameval._counts.resolution import Scale
     from streameval._counts.unsorted_cases import UnsortedCases
     from streameval._time.panes import Pane
@@ -54,10 +55,10 @@ class WindowedEvaluator:
 
     Parameters
     ----------
-    pane : timedelta
+    pane : timedelta or text
         Width of the smallest time slice that is kept apart. It divides an hour
         or a day, or is whole days.
-    retention : timedelta
+    retention : timedelta or text
         How long cases are kept. Panes coarsen with age: `pane` for 3 hours, one
         hour for 7 days, then one day.
     resolution : int
@@ -99,8 +100,8 @@ class WindowedEvaluator:
     def __init__(
         self,
         *,
-        pane: timedelta = timedelta(minutes=1),
-        retention: timedelta = timedelta(days=30),
+        pane: Span = timedelta(minutes=1),
+        retention: Span = timedelta(days=30),
         resolution: int = 12,
         scale: str | None = None,
         max_cells: int = 16_384,
@@ -382,12 +383,13 @@ class WindowedEvaluator:
         check_cluster(cluster, self.cluster_groups)
         self._pane(to_us(at), added=checked).add_negative_misses(checked, cluster=cluster)
 
-    def last(self, span: timedelta, *, now: datetime | None = None) -> Window:
+    def last(self, span: Span, *, now: datetime | None = None) -> Window:
         """Return the window of the last `span`, up to `now`.
 
         Parameters
         ----------
-        span : timedelta
+        span : timedelta or text
+            ``timedelta(days=7)`` or ``"7d"``.
         now : datetime, optional
             Its end; the latest time by default. It is included.
 
@@ -401,7 +403,7 @@ class WindowedEvaluator:
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> ev = WindowedEvaluator()
         >>> ev.add_cases(labels=[1, 0], scores=[0.9, 0.4], at=[noon, noon + timedelta(hours=2)])
-        >>> ev.last(timedelta(hours=1)).num_cases
+        >>> ev.last("1h").num_cases
         1
         """
         end_us = self._panes.now_us if now is None else to_us(now, field="now")
@@ -452,12 +454,12 @@ class WindowedEvaluator:
         panes = newest_panes(states, check_count(count))
         return self._window(panes, self._panes.now_us, self._panes.now_us + 1)
 
-    def decayed(self, half_life: timedelta, *, now: datetime | None = None) -> DecayedWindow:
+    def decayed(self, half_life: Span, *, now: datetime | None = None) -> DecayedWindow:
         """Return all panes, each weighted by 2^(-age / half_life).
 
         Parameters
         ----------
-        half_life : timedelta
+        half_life : timedelta or text
         now : datetime, optional
             The time that ages are counted to; the latest time by default. A pane's age
             is counted from its end.

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from streameval._common.errors import StreamEvalError
-from streameval._common.spans import parse_span
+from streameval._common.spans import parse_segment, parse_span
 
 _SPANS = frozenset({"pane", "retention", "label_ttl", "relabel_ttl"})
 """The settings that are durations."""
@@ -205,23 +205,6 @@ def parse_time(text: str, option: str) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time_us)
 
 
-SHOWN_VALUES = {"": "(no value)", "__other__": "(other values)"}
-"""How an empty value, and `OTHER_VALUE`, whose module imports numpy, are shown."""
-
-
-def parse_segment(text: str | None) -> tuple[str, str] | None:
-    """Read ``key=value``."""
-    if text is None:
-        return None
-    key, equals, value = text.partition("=")
-    if not (key and equals):
-        raise StreamEvalError(f"--segment {text!r}: use key=value, for instance country=US")
-    for meant, shown in SHOWN_VALUES.items():
-        if value == shown:
-            raise StreamEvalError(f"--segment {text!r}: these rows are --segment {key}={meant}")
-    return key, value
-
-
 def parse_part(
     window: str | None, segment: str | None, start: str | None = None, end: str | None = None
 ) -> dict[str, Any]:
@@ -233,4 +216,4 @@ def parse_part(
         if window is not None:
             raise StreamEvalError("give --window, or --from and --to")
         covered = parse_time(start, "--from"), parse_time(end, "--to")
-    return {"window": covered, "segment": parse_segment(segment)}
+    return {"window": covered, "segment": None if segment is None else parse_segment(segment)}

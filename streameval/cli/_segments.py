@@ -7,13 +7,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streameval._common.plain_values import plain
-from streameval._common.spans import parse_span
+from streameval._common.spans import SHOWN_VALUES, parse_span
 from streameval._common.tables import Table
 from streameval._metric_registry import title_of
 from streameval._uncertainty.compare import what_it_lacks
 from streameval.cli._connection import connect
 from streameval.cli._errors import one_line
-from streameval.cli._options import SHOWN_VALUES
 from streameval.cli._output import out, print_json, say
 
 if TYPE_CHECKING:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
+    from streameval._common.spans import Segment, Span
     from streameval._evaluator import Evaluator
     from streameval.client._delivery.statistics import ClientStatistics
     from streameval.client._wire.alarms import AlarmStatus, StreamAlarm
@@ -177,8 +178,8 @@ class ClientVerbs(PairVerbs[C], Generic[C, S]):
         name: str,
         *,
         window: Window = None,
-        segment: tuple[str, str] | None = None,
-        mature_after: timedelta | None = None,
+        segment: Segment | None = None,
+        mature_after: Span | None = None,
     ) -> Evaluator:
         """Return a stream's state, added up over all servers that have a part of it.
 
@@ -288,7 +289,7 @@ class ClientVerbs(PairVerbs[C], Generic[C, S]):
         reverse: bool = False,
         search: str = "",
         prefix: str = "",
-        window: timedelta | None = timedelta(days=1),
+        window: Span | None = timedelta(days=1),
         limit: int | None = None,
     ) -> list[StreamSummary]:
         """Return streams in an order, with their figures, changes and alarms.
@@ -304,7 +305,7 @@ class ClientVerbs(PairVerbs[C], Generic[C, S]):
             The other way round; streams without a value still come last.
         search, prefix : str
             Only streams whose names contain this in any case, or begin with this.
-        window : timedelta or None
+        window : timedelta or text or None
             The time before the server's clock; None is all time, which has no change.
         limit : int or None
             The most streams; None means all.

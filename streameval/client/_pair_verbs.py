@@ -18,8 +18,9 @@ from streameval.client._wire.settings import NewPairSettings, set_settings
 from streameval.v1 import pair_pb2
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
+    from streameval._common.spans import Segment, Span
     from streameval.client._delivery.servers import Servers
     from streameval.client._wire.pair_answers import PairComparison
     from streameval.client._wire.selection import Window
@@ -121,8 +122,8 @@ class PairVerbs(Generic[C]):
         name: str,
         *,
         window: Window = None,
-        segment: tuple[str, str] | None = None,
-        mature_after: timedelta | None = None,
+        segment: Segment | None = None,
+        mature_after: Span | None = None,
         metric: str = "auc_pr",
         prevalence: float | Literal["pair", "own"] = "pair",
         level: float = 0.95,
@@ -191,9 +192,9 @@ class PairVerbs(Generic[C]):
         name: str,
         start: datetime,
         end: datetime,
-        step: timedelta,
+        step: Span,
         *,
-        segment: tuple[str, str] | None = None,
+        segment: Segment | None = None,
         metric: str = "auc_pr",
         prevalence: float | Literal["pair", "own"] = "pair",
         level: float = 0.95,
@@ -207,7 +208,7 @@ class PairVerbs(Generic[C]):
             The pair's.
         start, end : datetime
             The span [start, end), widened to whole panes.
-        step : timedelta
+        step : timedelta or text
             The width of a step, widened to whole panes; at most 500 steps.
         segment, metric, prevalence, level
             As of `compare_pair`.

@@ -24,11 +24,12 @@ from streameval.v1 import query_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from datetime import datetime, timedelta
+    from datetime import datetime
     from typing import Literal
 
     import numpy as np
 
+    from streameval._common.spans import Segment, Span
     from streameval._evaluator import Evaluator
     from streameval._metrics.curves import RocHull
     from streameval._metrics.operating_points import OperatingPoints
@@ -202,7 +203,7 @@ class StreamVerbs(CaseVerbs, IdVerbs, Generic[W]):
         self,
         *,
         metrics: Iterable[str] | None = None,
-        min_interval: timedelta | None = None,
+        min_interval: Span | None = None,
         level: float = 0.95,
         anytime: bool = False,
         **part: Unpack[Part],
@@ -218,7 +219,7 @@ class StreamVerbs(CaseVerbs, IdVerbs, Generic[W]):
             Which cases: see `Selection`.
         metrics, level, anytime
             As in `snapshot`.
-        min_interval : timedelta, optional
+        min_interval : timedelta or text, optional
             The shortest time between two snapshots; 100 ms by default, which is
             also the minimum.
 
@@ -371,10 +372,10 @@ class StreamVerbs(CaseVerbs, IdVerbs, Generic[W]):
         self,
         start: datetime,
         end: datetime,
-        step: timedelta,
+        step: Span,
         *,
-        segment: tuple[str, str] | None = None,
-        mature_after: timedelta | None = None,
+        segment: Segment | None = None,
+        mature_after: Span | None = None,
         metrics: Iterable[str] | None = None,
         level: float = 0.95,
         projection: bool = False,
@@ -389,7 +390,7 @@ class StreamVerbs(CaseVerbs, IdVerbs, Generic[W]):
         ----------
         start, end : datetime
             The span [start, end), widened to whole panes.
-        step : timedelta
+        step : timedelta or text
             Width of one snapshot's window, widened to whole panes.
         segment, mature_after
             Which cases: see `Selection`.
@@ -430,8 +431,8 @@ class StreamVerbs(CaseVerbs, IdVerbs, Generic[W]):
         *,
         metric: str = "auc_pr",
         window: Window = None,
-        half_life: timedelta | None = None,
-        mature_after: timedelta | None = None,
+        half_life: Span | None = None,
+        mature_after: Span | None = None,
         level: float = 0.95,
         min_references: int = 0,
     ) -> SegmentRanking:
@@ -481,8 +482,8 @@ class StreamVerbs(CaseVerbs, IdVerbs, Generic[W]):
         seed: int | None = None,
         draw_ids: bool = True,
         window: Window = None,
-        segment: tuple[str, str] | None = None,
-        mature_after: timedelta | None = None,
+        segment: Segment | None = None,
+        mature_after: Span | None = None,
     ) -> StreamLabelSample:
         """Return which predictions to label next, so that a figure is known best.
 

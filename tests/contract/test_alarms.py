@@ -288,11 +288,12 @@ def test_a_reference_that_waits_for_no_labels_is_kept_so() -> None:
     """Zero is not the default, which is the time that labels have; other types are refused."""
     with running_service() as addresses, Client(addresses.grpc) as client:
         client.create_stream("m/1")
-        for wait in (timedelta(0), timedelta(hours=1), None):
+        for wait in (timedelta(0), timedelta(hours=1), "90m", None):
             given = AlarmSettings(watches={"ranking": 0.1}, label_wait=wait)
             assert client.update_stream("m/1", alarms=given).settings.alarms == given
         for changes, message in (
-            ({"label_wait": "1h"}, "label_wait must be a timedelta, got '1h'"),
+            ({"label_wait": "1x"}, "label_wait '1x': use a span such as 90s, 15m, 1h or 7d"),
+            ({"label_wait": 5}, "label_wait must be a timedelta, got 5; or a text such as 1h"),
             ({"label_wait": -timedelta(1)}, "label_wait must be positive"),
             ({"reference": 5}, r"reference must be \(start, end\), got 5"),
             ({"reference": (datetime.now(UTC),)}, r"reference must be \(start, end\)"),

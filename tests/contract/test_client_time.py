@@ -367,6 +367,7 @@ def test_bad_rows_are_refused_at_the_call(client: Client) -> None:
     before = client.statistics().added
     stream = client.stream("bad/ids")
     naive = datetime(2026, 1, 1)  # noqa: DTZ001 - must be refused
+    now = datetime(2026, 1, 1, tzinfo=UTC)
     calls = {
         "id must not be empty": lambda: stream.log("", 1.0),
         "id must be at most 128 bytes of UTF-8, got 130": lambda: stream.log("é" * 65, 1.0),
@@ -401,12 +402,16 @@ def test_bad_rows_are_refused_at_the_call(client: Client) -> None:
         "must have one row for each of labels": lambda: stream.add_cases(
             labels=[1, 0], scores=[1, 2], segments={"a": ["x"]}
         ),
-        "window must be a timedelta": lambda: stream.snapshot(window="1h"),
+        "window must be a timedelta, a text": lambda: stream.snapshot(window=1.5),
+        "window '1x': use a span such as 90s": lambda: stream.snapshot(window="1x"),
+        "half_life '0h': use a span": lambda: stream.snapshot(half_life="0h"),
+        "step 'day': use a span": lambda: stream.series(now, now + HOUR, "day"),
         "window must be positive": lambda: stream.snapshot(window=timedelta(0)),
         "window must be at least 1 case": lambda: stream.snapshot(window=0),
         "window must be a \\(start, end\\)": lambda: stream.snapshot(window=(1, 2, 3)),
         "give a window or a half_life": lambda: stream.snapshot(window=HOUR, half_life=HOUR),
-        "segment must be a key and a value": lambda: stream.snapshot(segment="country"),
+        "segment 'country': use key=value": lambda: stream.snapshot(segment="country"),
+        "segment must be .country=US": lambda: stream.snapshot(segment=["country", "US"]),
         "metrics must be a list": lambda: stream.snapshot(metrics="auc_pr"),
         "give at least one setting": lambda: client.update_stream("bad/ids"),
         "orphans must be 'drop' or 'miss'": lambda: client.create_stream("x", orphans="keep"),
@@ -419,3 +424,36 @@ def test_bad_rows_are_refused_at_the_call(client: Client) -> None:
         with pytest.raises(InvalidInputError, match=f"^{text}|{text}"):
             call()
     assert client.statistics().added == before
+
+
+def test_spans_and_segments_may_be_texts(client: Client) -> None:
+    """A text and the value that it is ask for the same cases; labels may be texts, too."""
+    client.create_stream("texts", segment_keys=["country"], pane="1m", retention="2d")
+    settings = client.get_stream("texts").settings
+    assert (settings.pane, settings.retention) == (timedelta(minutes=1), timedelta(days=2))
+    stream = client.stream("texts")
+    now = datetime.now(UTC)
+    stream.add_cases(
+        labels=["fraud", "ok", "fraud", "ok"],
+        scores=[0.9, 0.7, 0.4, 0.1],
+        at=[now - timedelta(hours=hours) for hours in (20, 20, 0, 0)],
+        segments={"country": ["US", "US", "US", "DE"]},
+        positive="fraud",
+    )
+    client.flush()
+    assert stream.snapshot(window="1h", segment="country=US").num_positive_ref == 1
+    assert stream.snapshot(window="1d", segment="country=US").num_cases == 3
+    for text, value in (("1h", timedelta(hours=1)), ("1d", timedelta(days=1))):
+        assert stream.evaluator(window=text) == stream.evaluator(window=value)
+        assert stream.select(window=text) == stream.select(window=value)
+    segment = stream.select(segment="country=US").segment
+    assert segment == ("country", "US")
+    start = now - timedelta(hours=24)
+    rows = stream.series(start, now, "6h", segment="country=US", metrics=["prevalence"])
+    assert sum(each.num_cases for each in rows) == sum(
+        each.num_cases
+        for each in stream.series(
+            start, now, timedelta(hours=6), segment=segment, metrics=["prevalence"]
+        )
+    )
+    assert [each.stream for each in client.list_summaries(window="1d")] == ["texts"]

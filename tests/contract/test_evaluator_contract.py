@@ -182,8 +182,10 @@ class TestContract:
             ),
             (
                 {"labels": ["yes", True]},
-                "label must be True, False, 1 or 0, got 'yes' at index 0; declare the positive "
-                "class: positive='yes', if it is this one",
+                (
+                    "label must be True, False, 1 or 0, got 'yes' at index 0; declare the positive "
+                    "class: positive='yes', if it is this one"
+                ),
                 "labels",
                 0,
             ),

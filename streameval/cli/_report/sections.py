@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from streameval._common.spans import SHOWN_VALUES
 from streameval._metric_registry import HEADLINE, reason_of, title_of
 from streameval._uncertainty.compare import what_it_lacks
-from streameval.cli._options import SHOWN_VALUES
 from streameval.cli._report import charts, figures, words
 from streameval.cli._report.markup import Markup, joined, table, tag
 from streameval.display import PrecisionRecallDisplay, RocCurveDisplay

@@ -11,6 +11,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.result import Result
+from streameval._common.spans import read_span
 from streameval._common.values import real, shown
 from streameval.client._wire.reader import read, reads
 from streameval.client._wire.selection import duration, time_range
@@ -29,6 +30,7 @@ class AlarmSettings(Result):
     watches : mapping of str to float
         What is watched, as `DriftDetector` names it, and the tolerance of each.
     mean_time_to_false_alarm : timedelta
+        Each time is a timedelta, or given as a text such as ``"365d"``.
         The mean time for all watches together.
     pane : timedelta
         The time of one observation; cases that depend on one another should be in one.
@@ -54,6 +56,12 @@ class AlarmSettings(Result):
     maturity: timedelta = timedelta(0)
     reference: tuple[datetime, datetime] | None = None
     label_wait: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("mean_time_to_false_alarm", "pane", "maturity", "label_wait"):
+            span = getattr(self, name)
+            if isinstance(span, str):
+                object.__setattr__(self, name, read_span(span, name))
 
     def to_message(self) -> alarm_pb2.AlarmSettings:
         """Return them as a message.

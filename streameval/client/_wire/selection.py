@@ -10,6 +10,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.spans import Segment, Span, parse_segment, read_span
 from streameval._counts.columns import check_count
 from streameval._time.times import span_us, to_us
 from streameval.client._buffer.checks import check_stream_name
@@ -18,7 +19,7 @@ from streameval.v1 import types_pb2
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-Window = timedelta | tuple[datetime, datetime] | int | None
+Window = Span | tuple[datetime, datetime] | int | None
 """The last hour, a span [start, end), the last n labelled cases, or all time."""
 
 
@@ -26,9 +27,9 @@ class Part(TypedDict, total=False):
     """Which cases of a stream a verb is about, as of `Selection`; all of them by default."""
 
     window: Window
-    half_life: timedelta | None
-    segment: tuple[str, str] | None
-    mature_after: timedelta | None
+    half_life: Span | None
+    segment: Segment | None
+    mature_after: Span | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,16 +40,16 @@ class Selection:
     ----------
     stream : str
         Name of the stream.
-    window : timedelta, (datetime, datetime), int or None
-        The time up to the present by the server's clock; a span [start, end),
-        widened to whole panes; the newest panes that together hold this number of
-        labelled cases; or, None, all time since the stream was created.
-    half_life : timedelta or None
+    window : timedelta or text, (datetime, datetime), int or None
+        ``"7d"`` or a timedelta: the time up to the present by the server's clock; a span
+        [start, end), widened to whole panes; the newest panes that together hold this
+        number of labelled cases; or, None, all time since the stream was created.
+    half_life : timedelta, text or None
         In place of a window: all cases that are kept, each pane weighted by
         2^(-age / half_life).
-    segment : (str, str) or None
-        One slice, ``("country", "US")``; None is the whole.
-    mature_after : timedelta or None
+    segment : text, (str, str) or None
+        One slice, ``"country=US"`` or ``("country", "US")``; None is the whole.
+    mature_after : timedelta, text or None
         Leaves out younger cases, whose labels had less time than this to arrive.
         Not for all time.
 
@@ -59,19 +60,25 @@ class Selection:
 
     Examples
     --------
-    >>> from datetime import timedelta
-    >>> Selection(stream="fraud/v3", window=timedelta(hours=1), segment=("country", "US")).segment
-    ('country', 'US')
+    >>> selection = Selection(stream="fraud/v3", window="1h", segment="country=US")
+    >>> selection.window, selection.segment
+    (datetime.timedelta(seconds=3600), ('country', 'US'))
     """
 
     stream: str
     window: Window = None
-    half_life: timedelta | None = None
-    segment: tuple[str, str] | None = None
-    mature_after: timedelta | None = None
+    half_life: Span | None = None
+    segment: Segment | None = None
+    mature_after: Span | None = None
 
     def __post_init__(self) -> None:
         check_stream_name(self.stream)
+        for name in ("window", "half_life", "mature_after"):
+            text = getattr(self, name)
+            if isinstance(text, str):
+                object.__setattr__(self, name, read_span(text, name))
+        if isinstance(self.segment, str):
+            object.__setattr__(self, "segment", parse_segment(self.segment, "segment"))
         self.to_message(0)
 
     def to_message(self, min_revision: int) -> types_pb2.Selection:
@@ -82,7 +89,7 @@ class Selection:
             if window is not None:
                 raise InvalidInputError("give a window or a half_life, not both", field="half_life")
             message.half_life.CopyFrom(duration(self.half_life, field="half_life"))
-        elif isinstance(window, timedelta):
+        elif isinstance(window, timedelta | str):
             message.last.CopyFrom(duration(window, field="window"))
         elif isinstance(window, tuple):
             message.between.CopyFrom(_between(window))
@@ -92,13 +99,12 @@ class Selection:
                 raise InvalidInputError("window must be at least 1 case, got 0", field="window")
         elif window is not None:
             raise InvalidInputError(
-                "window must be a timedelta, a (start, end) of datetimes or a number of cases, "
-                f"got {window!r:.60}",
+                'window must be a timedelta, a text such as "7d", a (start, end) of datetimes or a '
+                f"number of cases, got {window!r:.60}",
                 field="window",
             )
         if self.segment is not None:
-            key, value = _segment(self.segment)
-            message.segment.key, message.segment.value = key, value
+            message.segment.key, message.segment.value = _segment(self.segment)
         if self.mature_after is not None:
             message.mature_after.CopyFrom(duration(self.mature_after, field="mature_after"))
         return message
@@ -111,7 +117,7 @@ def _segment(segment: Sequence[Any]) -> tuple[str, str]:
         or not all(isinstance(part, str) for part in segment)
     ):
         raise InvalidInputError(
-            f'segment must be a key and a value, as ("country", "US"), got {segment!r:.60}',
+            f'segment must be "country=US" or ("country", "US"), got {segment!r:.60}',
             field="segment",
         )
     return segment
@@ -137,8 +143,8 @@ def _timestamp(time_us: int) -> Timestamp:
     return Timestamp(seconds=time_us // 1_000_000, nanos=time_us % 1_000_000 * 1_000)
 
 
-def duration(span: timedelta, *, field: str) -> Duration:
-    """Return a duration as a message, or refuse what is not a positive timedelta."""
+def duration(span: Span, *, field: str) -> Duration:
+    """Return a duration as a message, or refuse what is not positive or none."""
     us = span_us(span, field=field)
     return Duration(seconds=us // 1_000_000, nanos=us % 1_000_000 * 1_000)
 

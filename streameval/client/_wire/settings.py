@@ -17,18 +17,19 @@ from streameval.client._wire.selection import check_names, duration
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
-    from datetime import timedelta
 
     from google.protobuf.descriptor import FieldDescriptor
     from google.protobuf.message import Message
+
+    from streameval._common.spans import Span
 
 
 class ChangedSettings(TypedDict, total=False):
     """Settings that `Client.update_stream` can change; see `StreamSettings`."""
 
-    retention: timedelta
-    label_ttl: timedelta
-    relabel_ttl: timedelta
+    retention: Span
+    label_ttl: Span
+    relabel_ttl: Span
     max_pending: int
     orphans: Literal["drop", "miss"]
     expired: Literal["drop", "negative"]
@@ -43,7 +44,7 @@ class ChangedSettings(TypedDict, total=False):
 class NewSettings(ChangedSettings, total=False):
     """Settings that `Client.create_stream` takes; see `StreamSettings`."""
 
-    pane: timedelta
+    pane: Span
     resolution: int
     scale: Literal["plain", "probability"]
     cluster_key: str
@@ -56,10 +57,10 @@ class NewPairSettings(TypedDict, total=False):
     max_cells: int
     max_pending: int
     prevalence: float
-    pane: timedelta
-    retention: timedelta
-    label_ttl: timedelta
-    relabel_ttl: timedelta
+    pane: Span
+    retention: Span
+    label_ttl: Span
+    relabel_ttl: Span
 
 
 def set_settings(message: Message, known: Container[str], settings: Mapping[str, Any]) -> None:

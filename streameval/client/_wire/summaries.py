@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from streameval._common.errors import InvalidInputError
@@ -17,6 +17,7 @@ from streameval.client._wire.selection import duration
 from streameval.v1 import alarm_pb2, overview_pb2
 
 if TYPE_CHECKING:
+    from streameval._common.spans import Span
     from streameval._snapshot import Snapshot
     from streameval.client._wire.alarms import AlarmState
     from streameval.client._wire.answers import StreamComparison
@@ -110,7 +111,7 @@ def rank_streams(
     reverse: bool,
     search: str,
     prefix: str,
-    window: timedelta | None,
+    window: Span | None,
     limit: int | None,
 ) -> PagedCall[RankedStreams]:
     """Return the calls for the first streams in an order, page by page."""

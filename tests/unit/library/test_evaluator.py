@@ -75,8 +75,10 @@ def test_revision_counts_mutations():
         (lambda ev: ev.add_case(None, 0.5), "label must be True, False, 1 or 0, got None"),
         (
             lambda ev: ev.add_case("yes", 0.5),
-            "label must be True, False, 1 or 0, got 'yes'; if 'yes' is the positive class, pass "
-            "label == 'yes'",
+            (
+                "label must be True, False, 1 or 0, got 'yes'; if 'yes' is the positive class, "
+                "pass label == 'yes'"
+            ),
         ),
         (
             lambda ev: ev.add_cases(labels=[1, 0, 1], scores=[0.1, 0.2, NAN]),

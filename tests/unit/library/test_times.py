@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from streameval import (
+    DriftDetector,
+    Evaluator,
+    InvalidInputError,
+    LabelJoiner,
+    WindowedEvaluator,
+)
+from streameval._common.spans import parse_segment
 from streameval._common.times import read_time_us
 
 
@@ -115,3 +123,57 @@ def test_what_is_refused(value: object, message: str) -> None:
     assert str(caught.value).startswith(message)
     if isinstance(value, str) and value == "20261126":
         assert read(value, "s") == "1970-08-23T12:05:26.000000"
+
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def test_a_span_may_be_a_text_wherever_it_is_a_timedelta() -> None:
+    """As the command line reads it, with the same message."""
+    ev = WindowedEvaluator(pane="1h", retention="60d")
+    ev.add_cases(labels=[1, 0], scores=[0.9, 0.4], at=[NOON, NOON + timedelta(hours=30)])
+    assert [ev.last(span).num_cases for span in ("1h", "2d", "1w")] == [1, 2, 2]
+    assert ev.decayed("1d").num_cases == ev.decayed(timedelta(days=1)).num_cases
+    assert LabelJoiner(ev, ttl="7d", relabel_ttl="90m") == LabelJoiner(
+        ev, ttl=timedelta(days=7), relabel_ttl=timedelta(minutes=90)
+    )
+    reference = Evaluator()
+    reference.add_cases(labels=[1, 0] * 40, scores=[0.9, 0.4] * 40)
+    detector = [
+        DriftDetector(
+            reference, watch="auc_roc", tolerance=0.01, mean_time_to_false_alarm=mean, pane=pane
+        ).to_bytes()
+        for mean, pane in (("1y", "1h"), (timedelta(days=365), timedelta(hours=1)))
+    ]
+    assert detector[0] == detector[1]
+
+
+@pytest.mark.parametrize(
+    ("span", "message"),
+    [
+        ("7x", "span '7x': use a span such as 90s, 15m, 1h or 7d"),
+        ("", "span '': use a span such as"),
+        ("-1h", "span '-1h': use a span such as"),
+        ("0d", "span '0d': use a span such as"),
+        ("9999999999y", "span '9999999999y': too long"),
+        (7, "span must be a timedelta, got 7; or a text such as 1h or 7d"),
+        (-timedelta(1), "span must be positive"),
+    ],
+)
+def test_what_is_no_span_is_refused(span: Any, message: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        WindowedEvaluator().last(span)
+    assert message in str(caught.value)
+    assert caught.value.field == "span"
+
+
+@pytest.mark.parametrize("text", ["country", "=US", "country=(other values)", ""])
+def test_a_segment_is_read_in_one_way(text: str) -> None:
+    """By the library and the command line; an empty value is one."""
+    assert parse_segment("country=US") == ("country", "US")
+    assert parse_segment("country=") == ("country", "")
+    assert parse_segment("note=a=b") == ("note", "a=b")
+    with pytest.raises(InvalidInputError) as caught:
+        parse_segment(text, "segment")
+    assert str(caught.value).startswith(f"segment {text!r}: ")
+    assert caught.value.field == "segment"
