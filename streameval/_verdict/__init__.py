@@ -4,7 +4,7 @@
 - `base`: the weeks that now is compared with; `base_changes`: whether ranking changed in them.
 - `verdict`: the result, which every place renders and none computes. `words`: its sentence.
 - `evidence`: what decides that there is a change, at any number of looks; `level_sums`: what the
-  search reads. `evidence_codec`: both as bytes.
+  search reads. `evidence_base`: what of the base is kept. `evidence_codec`: all of it as bytes.
 - `search`: since when. `difference`, `share`: how much, and because of whom. `doubts`: what may
   look like a change.
 """

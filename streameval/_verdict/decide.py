@@ -14,7 +14,7 @@ from streameval._common.values import real, shown
 from streameval._drift.reference import MIN_CASES, STANDARD_ERRORS
 from streameval._time.times import to_datetime
 from streameval._verdict.doubts import doubts
-from streameval._verdict.evidence import TOLERANCE
+from streameval._verdict.evidence_base import TOLERANCE
 from streameval._verdict.level_sums import DAY_US, HOUR_US, steps_of
 from streameval._verdict.now import because_of, cases_of_now, excluded_fall, figures_of
 from streameval._verdict.search import find_change
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval._uncertainty.interval import Interval
-    from streameval._verdict.evidence import Evidence, Pane
+    from streameval._verdict.evidence import Evidence
+    from streameval._verdict.evidence_base import Pane
     from streameval._verdict.level_sums import LevelName
     from streameval._verdict.search import Beginning, Change, StepSums
     from streameval._verdict.verdict import Because, FirstChanged, Flow, MovedName, Quality

@@ -12,93 +12,39 @@ figures and no evidence. The state follows from the panes that were observed alo
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streameval._counts.codec import encode_evaluator
-from streameval._counts.merge import merge_states
 from streameval._counts.state import LABELS
-from streameval._drift.evidence import FRACTIONS
-from streameval._drift.frozen import FrozenReference
 from streameval._drift.processes import Processes
-from streameval._drift.reference import (
-    MIN_CASES,
-    STANDARD_ERRORS,
-    ReferenceCases,
-)
-from streameval._drift.settings import DriftSettings
 from streameval._drift.side_table import DriftRows, PaneSums, RowKind, SideTable
-from streameval._drift.slow import variance_of_sums
-from streameval._drift.watches import BOTH_WAYS, UNITS
-from streameval._verdict.level_sums import (
-    HOUR_US,
-    MAX_DAYS,
-    MAX_FINE,
-    ROW,
-    SPANNED,
-    Level,
-    LevelSums,
+from streameval._drift.watches import UNITS
+from streameval._verdict.evidence_base import (
+    CALLS,
+    LABELLED,
+    PREVALENCE,
+    SEGMENT_SIDES,
+    SIDES,
+    Pane,
+    frozen_base,
+    longest_gap_us,
+    settings_of,
+    step_length,
 )
+from streameval._verdict.level_sums import DAY_US, HOUR_US, Level, LevelSums
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
-    from streameval._counts.state import State
+    from streameval._drift.frozen import FrozenReference
     from streameval._drift.watches import Population
     from streameval._verdict.base import BaseSpan
 
-TOLERANCE: Final = 0.01
-MEAN_US: Final = 100 * 8766 * HOUR_US
-"""The mean time to a false call of all means together: 100 years."""
-POSITIVES_A_STEP: Final = 10
-CALLS: Final = (
-    "ranking_worse",
-    "auc_roc_worse",
-    "ranking_better",
-    "auc_roc_better",
-    "scores",
-    "prevalence",
-    "labelled_share",
-)
-"""What is called, each a mean or the two sides of one, in the order of the sides."""
-SIDES: Final = 2 * len(CALLS)
-SEGMENT_SIDES: Final = 4
-"""Segments are watched for what becomes worse."""
-MAX_SEGMENTS: Final = 32
-MAX_BYTES: Final = 16_384
-"""The most bytes of evidence: segments get what the rest leaves."""
-_FIXED_BYTES: Final = MAX_FINE * ROW.itemsize + MAX_DAYS * SPANNED.itemsize + 1_900
-_BYTES_A_SEGMENT: Final = SEGMENT_SIDES * (4 * len(FRACTIONS) + 4) + 8
-SHARES: Final = ("prevalence", "labelled_share")
-"""Calls on a share, which is stretched if it is small."""
-_PREVALENCE, _LABELLED = slice(10, 12), slice(12, 14)
-_STRETCHED_SHARE: Final = 4.0
-"""A larger multiple of the base's share counts as this one, in one step."""
+OPEN_FOR_US: Final = 14 * DAY_US
+"""How long after a call no more bets begin on segments: while a change lasts, calls repeat."""
 _MAX_E_VALUE: Final = 1e30
-
-
-class Pane(NamedTuple):
-    """What one pane of event time has.
-
-    Attributes
-    ----------
-    start_us, end_us : int
-    state : State
-        Of the cases that have a label.
-    predictions : int
-        With and without a label; 0 where it is not known.
-    segments : mapping of str to State
-        By ``"key=value"``.
-    """
-
-    start_us: int
-    end_us: int
-    state: State
-    predictions: int = 0
-    segments: Mapping[str, State] = {}
 
 
 @dataclass(slots=True, eq=False)
@@ -144,7 +90,7 @@ class Evidence:
     _table: SideTable = field(init=False)
 
     def __post_init__(self) -> None:
-        settings = _settings(self.step_us)
+        settings = settings_of(self.step_us)
         self._table = SideTable(settings.sides, self.frozen.bands, settings.flagged_from)
         self.processes = Processes(
             self.frozen.thetas, 0, self.step_us, settings.mean_panes, max_blocks=1
@@ -177,20 +123,14 @@ class Evidence:
         and as many as the bytes have room for.
         """
         step_us = step_length(base, pane_us)
-        reference = ReferenceCases(
-            base.counts, [each.state for each in panes], [each.start_us for each in panes]
-        )
-        room = MAX_BYTES - _FIXED_BYTES - len(base_bytes(base))
-        segments = {name: _segment(name, panes) for name in _segments(panes, room)}
-        frozen = FrozenReference.unwatched(reference, segments, _settings(step_us))
-        frozen, stretch = _with_shares(frozen, panes)
+        frozen, stretch = frozen_base(base, panes, step_us)
         return cls(
             base,
             is_declared,
             step_us,
             frozen,
             stretch,
-            _longest_gap_us(base, panes),
+            longest_gap_us(base, panes),
             -(-base.end_us // step_us) * step_us,
         )
 
@@ -269,7 +209,7 @@ class Evidence:
         self.since = self.since.plus(level)
         sums = self._sums(panes, level)
         step = end_us // self.step_us - 1
-        self.processes.observe(step, sums, sums.counts, self._called_sides())
+        self.processes.observe(step, sums, sums.counts, self._open_sides(end_us))
         # As they are stored.
         processes = self.processes
         parts = np.minimum(processes.parts, _MAX_E_VALUE).astype(np.float32)
@@ -305,8 +245,8 @@ class Evidence:
         wide = PaneSums.empty(len(places) + 1, SIDES)
         wide.sums[:, :12], wide.counts[:, :12] = found.sums, found.counts
         wide.counts[1:, SEGMENT_SIDES:] = 0
-        self._set_share(wide, _PREVALENCE, level.positives, level.positives + level.negatives, 0)
-        self._set_share(wide, _LABELLED, level.labelled, level.predictions, 1)
+        self._set_share(wide, PREVALENCE, level.positives, level.positives + level.negatives, 0)
+        self._set_share(wide, LABELLED, level.labelled, level.predictions, 1)
         return wide
 
     def _set_share(self, sums: PaneSums, sides: slice, part: int, whole: int, which: int) -> None:
@@ -337,9 +277,10 @@ class Evidence:
             their_squares,
         )
 
-    def _called_sides(self) -> BoolArray:
-        """Return which sides were called: their segments' bets go on, and no more begin."""
-        return np.repeat(self.called_us >= 0, 2)
+    def _open_sides(self, at_us: int) -> BoolArray:
+        """Return which sides were called of late: segments' bets go on, and no more begin."""
+        is_open = (self.called_us >= 0) & (at_us - self.called_us < OPEN_FOR_US)
+        return np.repeat(is_open, 2)
 
     def _close_hour(self, until_us: int) -> None:
         """Observe the hour that is being summed, if it is over."""
@@ -359,23 +300,6 @@ class Evidence:
                 self.processes.restart_whole(_sides_of(index), step)
 
 
-def step_length(base: BaseSpan, pane_us: int) -> int:
-    """Return the shortest multiple of the pane up to an hour with ten positives on average."""
-    if pane_us >= HOUR_US:
-        return pane_us
-    positives = max(base.counts.P, 1)
-    wanted_us = POSITIVES_A_STEP * (base.end_us - base.start_us) / positives
-    steps = (number for number in range(1, HOUR_US // pane_us + 1))
-    lengths = [number * pane_us for number in steps if HOUR_US % (number * pane_us) == 0]
-    return next((each for each in lengths if each >= wanted_us), HOUR_US)
-
-
-def _settings(step_us: int) -> DriftSettings:
-    return DriftSettings(
-        BOTH_WAYS, (TOLERANCE,) * len(BOTH_WAYS), MEAN_US, step_us, 0, None, False, False
-    )
-
-
 def _sides_of(index: int) -> slice:
     return slice(2 * index, 2 * index + 2)
 
@@ -393,88 +317,3 @@ def _by_step(panes: Iterable[Pane], step_us: int) -> Iterator[tuple[int, list[Pa
         here.append(each)
     if here:
         yield end_us, here
-
-
-def base_bytes(base: BaseSpan) -> bytes:
-    """Return a base's counts as bytes: cells in steps."""
-    return encode_evaluator(base.counts, steps=True)
-
-
-def _segments(panes: Sequence[Pane], room: int) -> list[str]:
-    """Return the segments with the most cases, sorted, as many as there is room for."""
-    totals: dict[str, int] = {}
-    for each in panes:
-        for name, state in each.segments.items():
-            totals[name] = totals.get(name, 0) + state.total
-    found = []
-    for name in sorted(totals, key=lambda name: (-totals[name], name))[:MAX_SEGMENTS]:
-        room -= _BYTES_A_SEGMENT + len(name.encode()) + 2
-        if room < 0:
-            break
-        found.append(name)
-    return sorted(found)
-
-
-def _segment(name: str, panes: Sequence[Pane]) -> ReferenceCases:
-    states = [(each.start_us, each.segments[name]) for each in panes if name in each.segments]
-    whole = merge_states([state for _, state in states], revision=0)
-    return ReferenceCases(whole, [state for _, state in states], [start for start, _ in states])
-
-
-def _longest_gap_us(base: BaseSpan, panes: Sequence[Pane]) -> int:
-    """Return the longest time without rows, to the width of the panes."""
-    used = [each for each in panes if each.state.total or each.predictions]
-    if not used:
-        return base.end_us - base.start_us
-    gaps = [after.start_us - before.end_us for before, after in pairwise(used)]
-    gaps += [used[0].start_us - base.start_us, base.end_us - used[-1].end_us]
-    return max(gaps) + max(each.end_us - each.start_us for each in used)
-
-
-def _with_shares(
-    frozen: FrozenReference, panes: Sequence[Pane]
-) -> tuple[FrozenReference, FloatArray]:
-    """Return a reference with the labelled share, and shares stretched so that bets can grow.
-
-    A bet on a mean near 0 can win little, so a share below 1/4 is multiplied.
-    """
-    labelled, error = _labelled_share(panes)
-    means = np.append(frozen.means, (labelled, 1 - labelled))
-    errors = np.append(frozen.errors, (error, error))
-    thetas = np.zeros((frozen.thetas.shape[0], SIDES))
-    thetas[0, :12] = frozen.thetas[0]
-    thetas[1:, :SEGMENT_SIDES] = frozen.thetas[1:, :SEGMENT_SIDES].astype(np.float32)
-    stretch = np.ones(2)
-    for place, side in enumerate((_PREVALENCE.start, _LABELLED.start)):
-        share = float(means[side])
-        if not 0 < share <= 1:  # also nan
-            thetas[0, side : side + 2] = 0
-            continue
-        by = stretch[place] = max(1 / (_STRETCHED_SHARE * share), 1.0)
-        reach = STANDARD_ERRORS * float(errors[side]) + min(TOLERANCE, share / 4)
-        means[side : side + 2] = by * share, 1 - by * share
-        errors[side : side + 2] *= by
-        thetas[0, side] = max(by * (share - reach), 0.0)
-        thetas[0, side + 1] = max(1 - by * (share + reach), 0.0)
-    return (
-        FrozenReference(frozen.bands, means, errors, thetas, frozen.segments, frozen.warnings),
-        stretch,
-    )
-
-
-def _labelled_share(panes: Sequence[Pane]) -> tuple[float, float]:
-    """Return the share of predictions with a label and its standard error; nan if not known."""
-    known = [each for each in panes if each.predictions]
-    whole = sum(each.predictions for each in known)
-    labelled = sum(min(each.state.total, each.predictions) for each in known)
-    if len(known) < 2 or whole < MIN_CASES:
-        return float("nan"), float("nan")
-    days: dict[int, int] = {}
-    for each in known:
-        residual = min(each.state.total, each.predictions) * whole - labelled * each.predictions
-        day = each.start_us // (24 * HOUR_US)
-        days[day] = days.get(day, 0) + residual
-    variance = labelled * (whole - labelled) / whole**3
-    if len(days) > 1:
-        variance = max(variance, variance_of_sums(days.values(), (whole * whole) ** 2))
-    return labelled / whole, float(np.sqrt(variance)) + 1 / (whole + 1)

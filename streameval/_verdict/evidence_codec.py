@@ -22,13 +22,13 @@ from streameval._drift.processes import SUMMARIES
 from streameval._drift.reference import bands_of, cells_of_state
 from streameval._time.times import MAX_TIME_US
 from streameval._verdict.base import BaseSpan
-from streameval._verdict.evidence import (
+from streameval._verdict.evidence import Evidence
+from streameval._verdict.evidence_base import (
     CALLS,
     MAX_SEGMENTS,
     SEGMENT_SIDES,
     SHARES,
     SIDES,
-    Evidence,
     base_bytes,
 )
 from streameval._verdict.level_sums import MAX_DAYS, MAX_FINE, ROW, SPANNED, Level

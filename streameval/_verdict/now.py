@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval._counts.state import State
-    from streameval._verdict.evidence import Evidence, Pane
+    from streameval._verdict.evidence import Evidence
+    from streameval._verdict.evidence_base import Pane
     from streameval._verdict.verdict import VerdictFigure
 
 WINDOW_US: Final = 7 * DAY_US

@@ -10,7 +10,8 @@ from streameval._time.times import to_us
 from streameval._verdict.base import BaseSpan, NoBase, choose_base, in_cells
 from streameval._verdict.base_changes import changes_in, minute_words, within
 from streameval._verdict.decide import Question, decide
-from streameval._verdict.evidence import Evidence, Pane
+from streameval._verdict.evidence import Evidence
+from streameval._verdict.evidence_base import Pane
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

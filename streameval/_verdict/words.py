@@ -142,9 +142,11 @@ def _changed(verdict: Verdict) -> str:
 
 
 def _recovered(verdict: Verdict) -> str:
-    text = f"Recovered: it was worse{_since_words(verdict.since, verdict.at)}"
-    if verdict.returned is not None:
-        text += f" and is back since {time_words(verdict.returned.likeliest, verdict.at)}"
+    text = "Recovered"
+    if verdict.since is not None and verdict.returned is not None:
+        began, ended = verdict.since.likeliest, verdict.returned.likeliest
+        text = f"Recovered: worse from {time_words(began, verdict.at)} to "
+        text += time_words(ended, verdict.at)
     if verdict.figures:
         figure = verdict.figures[0]
         before, now = (f"{each.estimate:.2f}" for each in (figure.before, figure.now))

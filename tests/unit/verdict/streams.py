@@ -9,7 +9,8 @@ import numpy as np
 from streameval import Evaluator, WindowedEvaluator
 from streameval._counts.merge import merge_states
 from streameval._verdict.base import BaseSpan, in_cells
-from streameval._verdict.evidence import Evidence, Pane
+from streameval._verdict.evidence import Evidence
+from streameval._verdict.evidence_base import Pane
 
 HOUR_US = 3_600_000_000
 DAY_US = 24 * HOUR_US

@@ -9,13 +9,8 @@ from streameval import CorruptStateError, Evaluator
 from streameval._counts.merge import merge_states
 from streameval._counts.state import LABELS
 from streameval._verdict.base import BaseSpan
-from streameval._verdict.evidence import (
-    CALLS,
-    MAX_BYTES,
-    Evidence,
-    Pane,
-    step_length,
-)
+from streameval._verdict.evidence import Evidence
+from streameval._verdict.evidence_base import CALLS, MAX_BYTES, Pane, step_length
 from streameval._verdict.evidence_codec import decode_evidence, encode_evidence
 
 from .streams import DAY_US, HOUR_US, START_US, begun, hourly

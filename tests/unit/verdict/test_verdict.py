@@ -83,7 +83,7 @@ WORSE = verdict(
                 returned=Since(FALL, FALL + 50 * HOUR, NOW),
             ),
             (
-                "Recovered: it was worse since Nov 20, 22:00 and is back since Nov 23, 00:00; "
+                "Recovered: worse from Nov 20, 22:00 to Nov 23, 00:00; "
                 "AUC-PR is 0.64, 0.65 in the base."
             ),
         ),
