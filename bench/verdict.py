@@ -40,7 +40,8 @@ from verdict_streams import (
 from streameval._evaluator_queries import RevisionQueries
 from streameval._verdict.difference import cases_since, changed_figure
 from streameval._verdict.doubts import doubts
-from streameval._verdict.evidence import CALLS, MEAN_US, Evidence, Pane
+from streameval._verdict.evidence import Evidence
+from streameval._verdict.evidence_base import CALLS, MEAN_US, Pane
 from streameval._verdict.level_sums import LevelSums, steps_of
 from streameval._verdict.search import Change, StepSums, find_change
 

@@ -20,7 +20,8 @@ from streameval._counts.groups import Groups
 from streameval._drift.watches import UNITS
 from streameval._metrics.pr_areas import auc_pr_value
 from streameval._verdict.base import BaseSpan, in_cells
-from streameval._verdict.evidence import CALLS, Evidence, Pane
+from streameval._verdict.evidence import Evidence
+from streameval._verdict.evidence_base import CALLS, Pane
 from streameval._verdict.level_sums import Level
 
 Rng = np.random.Generator
