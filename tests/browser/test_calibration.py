@@ -62,6 +62,22 @@ def test_the_card_is_the_answer(
         ]
 
 
+def test_axes_are_linear_unless_asked(served: Served, page: Page) -> None:
+    """Of rare positives they end where the figures do; a logarithmic axis has no 0."""
+    calibrated(served, "calibration/mass", 0.02)
+    page.goto(served.url("stream/calibration/mass?window=all&tab=calibration"))
+    texts = page.locator("#calibration-plot svg text")
+    expect(texts.first).to_be_attached()
+    ticks = {text for text in texts.all_text_contents() if text[:1].isdigit()}
+    assert "0" in ticks
+    numbers = sorted(map(float, ticks))
+    assert numbers[-1] < 1
+    assert np.diff(numbers) == pytest.approx(numbers[1])
+    page.get_by_label("axes").select_option("logarithmic")
+    expect(texts.filter(has_text="0.001").first).to_be_attached()
+    assert "0" not in texts.all_text_contents()
+
+
 def test_other_streams_have_no_card(served: Served, page: Page) -> None:
     """Scores that are not declared as probabilities are not judged as such."""
     page.goto(served.url(f"stream/{STREAM}?window=all"))

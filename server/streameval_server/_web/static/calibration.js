@@ -22,17 +22,26 @@ export class CalibrationCard {
     this.summary = h("p", { class: "summary", id: "calibration-counts" });
     this.figures = h("dl", { class: "headline calibration" });
     this.card.plotted.before(this.summary, this.figures);
+    this.axes = h("select", { id: "calibration-axes", onchange: () => this.plot() },
+      h("option", { value: "linear" }, "linear"), h("option", { value: "log" }, "logarithmic"));
+    this.card.heading.after(h("div", { class: "kind" }, h("label", { for: "calibration-axes" }, "axes"), this.axes));
   }
 
-  /** Draw an answer; of rare positives its bins are of equal counts. */
-  draw(answer, isRare) {
+  /** Draw an answer. */
+  draw(answer) {
     const bins = answer.bins.map(({ meanScore, observedRate, ...bin }) => ({ ...bin, at: [meanScore, observedRate] }));
     const cases = bins.reduce((total, bin) => total + bin.cases, 0);
     setText(this.summary, `${count(answer.observedPositives)} of ${count(cases)} scored cases are positive; by their scores `
       + `${count(Number(answer.expectedPositives.toFixed(1)))} were expected.`);
     this.show(answer.metrics);
+    this.bins = bins;
+    this.plot();
+  }
+
+  plot() {
+    const { bins } = this;
     const label = `Observed rate against mean score in ${bins.length} bins of scores. The table has the figures.`;
-    return this.card.draw(label, (colours) => option(colours, bins, cases, isRare), () => ({
+    this.card.draw(label, (colours) => option(colours, bins, this.axes.value === "log"), () => ({
       caption: "Calibration by score",
       columns: [numbers("From", score), numbers("To", score), numbers("Cases", count), numbers("Positives", count),
         numbers("Mean score", figure), numbers("Observed rate", figure), intervals("95 % interval")],
@@ -57,7 +66,9 @@ export class CalibrationCard {
   }
 }
 
-function option(colours, bins, cases, isLog) {
+function option(colours, bins, isLog) {
+  const cases = bins.reduce((total, bin) => total + bin.cases, 0);
+  const top = isLog ? 1 : topOf(Math.max(...bins.flatMap(({ at, interval: limits }) => [...at, limits?.upper ?? 0])));
   const lowest = Math.min(0.5, ...bins.flatMap(({ at }) => at).filter((each) => each > 0)) / 2;
   const floor = isLog ? lowest : 0;
   const within = (value) => Math.max(value, floor);
@@ -66,14 +77,14 @@ function option(colours, bins, cases, isLog) {
     [[at[0], within(limits.lower)], [at[0], limits.upper], ["-", "-"]]);
   const points = bins.filter(({ at }) => at[1] > 0 || !isLog);
   const size = (bin) => SIZES[0] + (SIZES[1] - SIZES[0]) * Math.sqrt(bin.cases / cases);
-  const side = (name, nameGap) => (isLog ? logAxis(colours, name, floor, nameGap) : unitAxis(colours, name, { nameGap }));
+  const side = (name, nameGap) => (isLog ? logAxis(colours, name, floor, nameGap) : unitAxis(colours, name, { nameGap, max: top, interval: top / 5, axisLabel: labels(colours) }));
   return {
     grid: GRID,
     xAxis: side("Mean score", 28),
     yAxis: side("Observed rate", 38),
     tooltip: { ...tooltip(colours, ({ data }) => tooltipText(data.bin)), trigger: "item" },
     series: [
-      line("calibrated", [[floor, floor], [1, 1]], colours.muted, { lineStyle: { width: 1.2, type: [5, 4] } }),
+      line("calibrated", [[floor, floor], [top, top]], colours.muted, { lineStyle: { width: 1.2, type: [5, 4] } }),
       line("intervals", whiskers, colours.a, { lineStyle: { width: 1.4, opacity: 0.6 } }),
       line("observed", points.map(({ at }) => at.map(within)), colours.a, { lineStyle: { width: 1.2, opacity: 0.6 } }),
       {
@@ -89,13 +100,20 @@ function option(colours, bins, cases, isLog) {
   };
 }
 
+/** Where linear axes end: at 1, or of rare positives at 1, 2 or 5 times a power of ten. */
+function topOf(highest) {
+  const power = 10 ** Math.floor(Math.log10(Math.min(1, Math.max(1e-6, highest))));
+  return [1, 2, 5, 10].map((each) => each * power).find((each) => each >= highest * 0.999) ?? 1;
+}
+
+const labels = (colours) => ({
+  color: colours.muted, fontSize: 11, hideOverlap: true, formatter: (value) => String(Number(value.toPrecision(2))),
+});
+
 function logAxis(colours, name, min, nameGap) {
   return axis(colours, name, {
     type: "log", min, max: 1, nameLocation: "middle", nameGap,
-    axisLabel: {
-      color: colours.muted, fontSize: 11, hideOverlap: true, showMinLabel: false,
-      formatter: (value) => String(Number(value.toPrecision(2))),
-    },
+    axisLabel: { ...labels(colours), showMinLabel: false },
   });
 }
 

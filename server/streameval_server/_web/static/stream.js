@@ -271,7 +271,7 @@ export class StreamView {
     const isShown = settings.scale === "SCALE_PROBABILITY";
     if (isShown) {
       const strategy = isRare ? "RELIABILITY_BINS_MASS" : "RELIABILITY_BINS_WIDTH";
-      this.calibration.draw(await this.reader.read("reliability", { strategy }), isRare);
+      this.calibration.draw(await this.reader.read("reliability", { strategy }));
     }
     this.calibration.element.hidden = !isShown;
   }
