@@ -38,7 +38,7 @@ class Table(NamedTuple):
         """Return the caption, the rows in aligned columns, and the notes. O(size)."""
         shown = [self.header, *self.rows] if self.header else self.rows
         cells = [list(map(printable, row)) for row in shown]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)] if cells else []
         lines = [self.caption] if self.caption else []
         for row in cells:
             aligned = [
@@ -57,14 +57,17 @@ class Table(NamedTuple):
                 for cell, side in zip(row, sides, strict=True)
             )
 
-        width = max(map(len, (self.header, *self.rows)))
+        width = max(map(len, (self.header, *self.rows)), default=0)
         sides = ["left" if place < self.names else "right" for place in range(width)]
-        caption = "<br>".join(html.escape(line) for line in self.caption.splitlines())
         head = f"<thead><tr>{cells('th', self.header)}</tr></thead>" if self.header else ""
         body = "".join(f"<tr>{cells('td', row)}</tr>" for row in self.rows)
-        notes = "".join(f"<div>{html.escape(note)}</div>" for note in self.notes)
-        return (
+        table = (
             '<table style="font-variant-numeric:tabular-nums;border-collapse:collapse">'
-            f'<caption style="text-align:left;padding-bottom:.4em">{caption}</caption>'
-            f"{head}<tbody>{body}</tbody></table>{notes}"
+            f"{head}<tbody>{body}</tbody></table>"
         )
+        above, below = map(_lines, (self.caption.splitlines(), self.notes))
+        return f"{above}{table if self.rows else ''}{below}"
+
+
+def _lines(lines: Sequence[str]) -> str:
+    return "".join(f'<div style="font-size:12px">{html.escape(line)}</div>' for line in lines)

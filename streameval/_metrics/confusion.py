@@ -48,8 +48,13 @@ class Confusion(Result):
     tn: float
 
     def _as_table(self) -> Table:
-        rates = ("precision", "recall", "specificity", "f_measure")
-        shown = ", ".join(f"{each.replace('_', ' ')} {getattr(self, each):.4f}" for each in rates)
+        rates = {
+            "precision": self.precision,
+            "recall": self.recall,
+            "specificity": self.specificity,
+            "F": self.f_measure,
+        }
+        shown = ", ".join(f"{name} {rate:.4f}" for name, rate in rates.items())
         return Table(
             f"Scores of {self.threshold:g} or more are flagged",
             ["reference", "flagged", "not flagged"],

@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from streameval._common.result import Result
+from streameval._common.tables import Table
+from streameval._metric_registry import title_of
 from streameval._uncertainty.interval import Interval
 
 Quality = Literal["worse", "better", "recovered", "steady", "unsure", "immature"]
@@ -205,25 +207,44 @@ class Verdict(Result):
         """
         return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
 
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return one flat row for each metric: in the base, now, and the difference. O(1)."""
+        told = {"quality": self.quality, "flow": self.flow, "at": self.at}
+        return [told | row for figure in self.figures for row in figure.to_rows()] or [told]
+
     def __str__(self) -> str:
-        """Return the sentence, and below it what it rests on."""
-        lines = [self.sentence]
-        for each in self.figures:
-            at = "" if each.prevalence is None else f" at a prevalence of {each.prevalence:.4g}"
-            lines.append(
-                f"  {each.metric}{at}: {each.before:.4f} -> {each.now:.4f}, "
-                f"difference {each.difference:.4f}"
-            )
+        return self._as_table().as_text()
+
+    def _as_table(self) -> Table:
+        """Return the sentence, the figures, and what they rest on."""
+        rows = [
+            [_name_of(each), f"{each.before:.4f}", f"{each.now:.4f}", f"{each.difference:+.4f}"]
+            for each in self.figures
+        ]
+        return Table(
+            self.sentence,
+            ["", "base", "now", "now minus base"] if rows else (),
+            rows,
+            self._notes(),
+        )
+
+    def _notes(self) -> list[str]:
+        notes = []
         if self.base is not None:
-            lines.append(f"  base: {_minute(self.base.start)} to {_minute(self.base.end)}")
+            notes.append(f"base: {_minute(self.base.start)} to {_minute(self.base.end)} UTC")
         for label, since in (("since", self.since), ("back", self.returned)):
             if since is not None:
                 limits = f"{_minute(since.earliest)} to {_minute(since.latest)}"
-                lines.append(f"  {label}: {_minute(since.likeliest)} ({limits})")
-        lines += [f"  could be wrong: {text}" for text in self.could_be_wrong]
+                notes.append(f"{label}: {_minute(since.likeliest)} ({limits}) UTC")
+        notes += [f"could be wrong: {text}" for text in self.could_be_wrong]
         if self.quality in {"worse", "better", "recovered", "steady", "unsure"}:
-            lines.append(f"  sure: {self.sure}")
-        return "\n".join(lines)
+            notes.append(f"sure: {self.sure}")
+        return notes
+
+
+def _name_of(figure: VerdictFigure) -> str:
+    at = "" if figure.prevalence is None else f" at a prevalence of {figure.prevalence:.4g}"
+    return f"{title_of(figure.metric)}{at}"
 
 
 def _plain(value: Any) -> Any:

@@ -205,7 +205,9 @@ class ReliabilityDisplay:
         ax = axes_for(ax)
         color = color or next_color(ax)
         self.ax_, self.figure_ = ax, figure_of(ax)
-        table = self.table
+        table, limits = self.table, self.limits
+        if limits is None and not table.is_weighted:
+            limits = bin_limits(table, float(table.counts.sum()), _LEVEL)
         is_first = is_undrawn(ax, _DIAGONAL)
         if is_first:
             unit_square(ax, "Mean score", "Observed rate of positives")
@@ -215,14 +217,11 @@ class ReliabilityDisplay:
         elif ax.get_xscale() == "log":
             ax.set_xlim(left=min(ax.get_xlim()[0], _least_rate(table)))
         elif len(table):
-            _show_up_to(ax, _greatest_rate(table), is_first=is_first)
+            _show_up_to(ax, _greatest_rate(table, limits), is_first=is_first)
         self.diagonal_ = _diagonal(ax) if is_first else None
         label = legend_label(
             self.name, f"calibration error {format_metric(table.calibration_error)}"
         )
-        limits = self.limits
-        if limits is None and not table.is_weighted:
-            limits = bin_limits(table, float(table.counts.sum()), _LEVEL)
         is_log = ax.get_yscale() == "log"
         (self.line_,) = ax.plot(
             table.mean_score,
@@ -290,8 +289,9 @@ def _least_rate(table: ReliabilityTable) -> float:
     return float(rates[rates > 0].min()) / 2
 
 
-def _greatest_rate(table: ReliabilityTable) -> float:
-    return float(max(table.mean_score.max(), table.observed_rate.max()))
+def _greatest_rate(table: ReliabilityTable, limits: Sequence[tuple[float, float]] | None) -> float:
+    highs = (high for _, high in limits or ())
+    return max(float(table.mean_score.max()), float(table.observed_rate.max()), *highs)
 
 
 def _show_up_to(ax: Axes, rate: float, *, is_first: bool) -> None:

@@ -394,7 +394,7 @@ def test_linear_axes_of_reliability_end_above_the_rates():
     rare = calibrated(0.01, 20_000)
     ax = rare.plot("reliability", ax=figures.Figure().subplots()).ax_
     table = rare.reliability(10, strategy="mass")
-    greatest = max(table.mean_score.max(), table.observed_rate.max())
+    greatest = max(table.mean_score.max(), *(high for _, high in bin_limits(table, 20_000, 0.95)))
     assert greatest < ax.get_xlim()[1] == ax.get_ylim()[1] < 1.2 * greatest
     calibrated(0.5, 2_000).plot("reliability", ax=ax)
     assert ax.get_xlim() == ax.get_ylim() == (-0.01, 1.01)

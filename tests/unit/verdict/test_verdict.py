@@ -147,10 +147,20 @@ def test_print_says_what_the_sentence_rests_on() -> None:
     shown = replace(WORSE, sentence=sentence_of(WORSE), could_be_wrong=("a cycle: wait two weeks",))
     lines = str(shown).splitlines()
     assert lines[0] == shown.sentence
-    assert lines[1].startswith(
-        "  auc_pr at a prevalence of 0.04: 0.6500 (0.6300 to 0.6700) -> 0.07"
-    )
-    assert "  base: 2026-11-08 10:00 to 2026-11-16 18:00" in lines
-    assert "  since: 2026-11-20 22:00 (2026-11-20 21:00 to 2026-11-20 23:00)" in lines
+    assert lines[1].split() == ["base", "now", "now", "minus", "base"]
+    assert lines[2].startswith("  AUC-PR at a prevalence of 0.04  0.6500 (0.6300 to 0.6700)  0.07")
+    assert "  base: 2026-11-08 10:00 to 2026-11-16 18:00 UTC" in lines
+    assert "  since: 2026-11-20 22:00 (2026-11-20 21:00 to 2026-11-20 23:00) UTC" in lines
     assert "  could be wrong: a cycle: wait two weeks" in lines
     assert lines[-1].endswith("less than once in 100 years on average")
+    page = shown._repr_html_()
+    assert page.startswith(f'<div style="font-size:12px">{shown.sentence}</div><table')
+    for figure in shown.figures:
+        for each in (figure.before, figure.now):
+            assert f"{each:.4f}</td>" in page
+    rows = shown.to_rows()
+    assert [row["metric"] for row in rows] == [each.metric for each in shown.figures]
+    assert rows[0]["before_lower"] == shown.figures[0].before.lower
+    assert replace(shown, figures=()).to_rows() == [
+        {"quality": "worse", "flow": "ok", "at": shown.at}
+    ]
