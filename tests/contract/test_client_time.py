@@ -214,6 +214,12 @@ def test_a_time_series_comes_whole(client: Client) -> None:
     assert [row.auc_roc for row in full] == [1.0] * 3
     assert set(full[0].figures) == {"auc_pr", "auc_roc"}
     assert rows[0].reasons["auc_roc"] == "EMPTY"
+    table = repr(rows).splitlines()
+    assert table[0] == "120 steps"
+    assert table[1].split()[:4] == ["from", "(UTC)", "cases", "positives"]
+    assert f"  {full[0].window[0]:%Y-%m-%d %H:%M}" in table[2 + rows.index(full[0])]
+    assert "1.0000" in table[2 + rows.index(full[0])]
+    assert len(rows.to_rows()) == rows._repr_html_().count("<tr>") - 1 == 120
     long = stream.series(now - 20 * HOUR, now, timedelta(minutes=1), metrics=["prevalence"])
     assert sum(row.num_cases for row in long) == 6
     with pytest.raises(InvalidInputError, match="start must be before end"):
