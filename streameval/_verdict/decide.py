@@ -16,7 +16,13 @@ from streameval._time.times import to_datetime
 from streameval._verdict.doubts import doubts
 from streameval._verdict.evidence_base import TOLERANCE
 from streameval._verdict.level_sums import DAY_US, HOUR_US, steps_of
-from streameval._verdict.now import because_of, cases_of_now, excluded_fall, figures_of
+from streameval._verdict.now import (
+    because_of,
+    cases_of_now,
+    excluded_fall,
+    figures_of,
+    is_order_changed,
+)
 from streameval._verdict.search import find_change
 from streameval._verdict.verdict import MARGIN, Base, Moved, Since, Verdict
 from streameval._verdict.words import sentence_of
@@ -28,6 +34,7 @@ if TYPE_CHECKING:
     from streameval._verdict.evidence import Evidence
     from streameval._verdict.evidence_base import Pane
     from streameval._verdict.level_sums import LevelName
+    from streameval._verdict.now import Now
     from streameval._verdict.search import Beginning, Change, StepSums
     from streameval._verdict.verdict import Because, FirstChanged, Flow, MovedName, Quality
 
@@ -114,13 +121,19 @@ def decide(evidence: Evidence | None, panes: Sequence[Pane], asked: Question) ->
     now = cases_of_now(evidence, panes, call.now)
     costs = asked.cost_fp, asked.cost_fn
     figures = figures_of(evidence, now.states, asked.threshold, costs)
+    agreed = _agreed(evidence, now, call, asked)
+    if agreed.change is not call.change:
+        now = cases_of_now(evidence, panes, agreed.now)
+        figures = figures_of(evidence, now.states, asked.threshold, costs)
+    call = agreed
     excluded = math.nan
     if call.quality is None:
         excluded = excluded_fall(evidence, now, figures)
     because: tuple[Because, ...] = ()
     if call.quality == "worse":
-        prevalence = figures[0].prevalence if figures else None
-        because = because_of(evidence, panes, now, prevalence)
+        # A share is one of the headline's fall: there is none where that has not fallen.
+        fell = bool(figures) and figures[0].difference.estimate < 0
+        because = because_of(evidence, panes, now, figures[0].prevalence if fell else None)
     verdict = Verdict(
         quality=call.quality or _unchanged(evidence, excluded, asked.margin),
         at=to_datetime(asked.at_us),
@@ -188,6 +201,18 @@ def _call(evidence: Evidence, asked: Question) -> _Call:
     is_recent = asked.at_us - change.returned.latest_us <= RECOVERED_FOR_US
     if is_worse and is_recent:
         return _Call("recovered", change, is_called)
+    return _Call(None, None, is_called=False)
+
+
+def _agreed(evidence: Evidence, now: Now, call: _Call, asked: Question) -> _Call:
+    """Return the call with which figures agree: it, or the other way if that was called too."""
+    if call.quality not in {"worse", "better"} or asked.alarm is not None:
+        return call
+    ways: dict[Quality, tuple[str, ...]] = {"worse": _WORSE, "better": _BETTER}
+    for quality in sorted(ways, key=lambda each: each != call.quality):
+        called = evidence.last_called_us(*ways[quality]) >= 0
+        if called and is_order_changed(evidence, now, quality):
+            return call._replace(quality=quality)
     return _Call(None, None, is_called=False)
 
 

@@ -13,6 +13,7 @@ from streameval._counts.merge import merge_states
 from streameval._drift.alarm import named_segments
 from streameval._time.window import Window
 from streameval._verdict.difference import cases_since, changed_figure
+from streameval._verdict.evidence_base import TOLERANCE
 from streameval._verdict.level_sums import DAY_US
 from streameval._verdict.search import Beginning
 from streameval._verdict.share import explained_share
@@ -24,11 +25,13 @@ if TYPE_CHECKING:
     from streameval._counts.state import State
     from streameval._verdict.evidence import Evidence
     from streameval._verdict.evidence_base import Pane
-    from streameval._verdict.verdict import VerdictFigure
+    from streameval._verdict.verdict import Quality, VerdictFigure
 
 WINDOW_US: Final = 7 * DAY_US
 WINDOW_CASES: Final = 100
 """Positives, and negatives, of now without a change; fewer only if there are no more."""
+TELLING: Final = 0.5
+"""The width from which on the limits of a difference tell nothing of it."""
 ALPHA: Final = 0.05
 """That a fall larger than said is excluded wrongly, at any look of all: at most this."""
 
@@ -114,6 +117,25 @@ def figures_of(
                 )
             )
     return tuple(found)
+
+
+def is_order_changed(evidence: Evidence, now: Now, quality: Quality) -> bool:
+    """Return whether figures of the cases of now agree with a call of worse or better.
+
+    Evidence compares each case with the base, so scores that all move, as after a calibration,
+    look like a change of order, while the order among the cases of now is as it was.
+    A call stands where the difference since one of the possible beginnings is beyond the
+    tolerance, or no figure can tell.
+    """
+    base, sign = _window(evidence.base.counts), 1.0 if quality == "better" else -1.0
+    can_tell = False
+    for name in ("auc_pr", "auc_roc"):
+        for state in now.states:
+            found = changed_figure(base, [_window(state)], name).difference
+            if sign * (found.lower if quality == "better" else found.upper) > TOLERANCE:
+                return True
+            can_tell = can_tell or found.upper - found.lower < TELLING
+    return not can_tell
 
 
 def _window(state: State) -> Window:

@@ -163,7 +163,7 @@ def _explained(verdict: Verdict) -> list[str]:
     named = verdict.because[:_NAMED_SEGMENTS]
     if not named:
         return []
-    shares = [(each.segment, each.share) for each in named if each.share is not None]
+    shares = [(each.segment, each.share) for each in named if each.share]
     if not shares:
         return [f"There is evidence in {_listed([each.segment for each in named])}."]
     (segment, share), *rest = shares

@@ -1,0 +1,56 @@
+"""Draw the picture of the web page: one of the demo's streams, in headless Chromium.
+
+``python docs/page_picture.py`` fills a server as ``make demo`` does and writes
+docs/images/page.png. It needs playwright and a Chromium on the path.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+
+from streameval.client import Client
+from streameval_server.testing import running_service
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "demo"))
+
+from fill import Filler  # noqa: E402 - the demo is a program, not a package
+from streams import CHAMPION  # noqa: E402
+
+PICTURE = ROOT / "docs" / "images" / "page.png"
+SIZE = {"width": 1_440, "height": 900}
+
+
+def main() -> None:
+    """Fill a server, open the stream that fell over a week, and save what is on the screen."""
+    chromium = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+    if chromium is None:
+        sys.exit("no Chromium: install chromium-headless-shell or chromium")
+    with (
+        running_service() as addresses,
+        Client(addresses.grpc) as client,
+        Filler(client, addresses.grpc, now_us=time.time_ns() // 1_000) as filler,
+        sync_playwright() as playwright,
+    ):
+        filler.fill()
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_page(viewport=SIZE, timezone_id="UTC", reduced_motion="reduce")
+        page.set_default_timeout(60_000)
+        name = CHAMPION.replace("/", "%2F")
+        # The page keeps a connection for events, so the network is never idle: wait for the
+        # figure and for the chart, which is drawn last.
+        page.goto(f"{addresses.http}/#/stream/{name}?window=7d")
+        page.locator("#figure-auc_pr").filter(has_text="0.").wait_for()
+        page.locator("canvas, svg[data-chart], .chart svg").first.wait_for()
+        page.wait_for_timeout(3_000)
+        page.screenshot(path=PICTURE)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
