@@ -17,7 +17,8 @@ import argparse
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from datetime import timedelta
 
 import numpy as np
 from verdict_shares import print_shares
@@ -29,6 +30,7 @@ from verdict_streams import (
     WORSE,
     SideSums,
     Traffic,
+    cases_of,
     evaluator_of,
     evidence_of,
     in_time,
@@ -37,7 +39,9 @@ from verdict_streams import (
     rows_of,
 )
 
+from streameval import WindowedEvaluator
 from streameval._evaluator_queries import RevisionQueries
+from streameval._time.times import to_datetime, to_us
 from streameval._verdict.difference import cases_since, changed_figure
 from streameval._verdict.doubts import doubts
 from streameval._verdict.evidence import Evidence
@@ -73,10 +77,11 @@ _CHUNK = 50
 
 @dataclass
 class Stream:
-    """A simulated stream with its evidence at the end of the base, and counts by step since."""
+    """A simulated stream: evidence at the end of the base, counts by hour before and step since."""
 
     traffic: Traffic
     evidence: Evidence
+    before: np.ndarray
     change: float
     counts: np.ndarray
 
@@ -112,12 +117,12 @@ def simulated(
 ) -> Stream:
     """Return a stream of some hours after its base."""
     rng = np.random.default_rng(seed)
-    evidence = evidence_of(traffic, rng)
+    evidence, before = evidence_of(traffic, rng)
     change = math.inf if change_hours is None else rng.uniform(*change_hours)
     step = evidence.step_us / HOUR_US
     rows = in_time(traffic, rng, rows_of(traffic, rng, 0.0, hours, change=change), step)
     counts = rows.by_step(0.0, step, round(hours / step)).astype(np.int32)
-    return Stream(traffic, evidence, change, counts)
+    return Stream(traffic, evidence, before, change, counts)
 
 
 def calls_of(streams: list[Stream]) -> Iterator[tuple[int, int, int]]:
@@ -293,11 +298,12 @@ def _drop_line(name: str, traffic: Traffic, seed: list[int], streams: int) -> st
 
 
 def check(chosen: argparse.Namespace) -> None:
-    """Compare the evidence in arrays with the library's, step by step."""
+    """Compare evidence in arrays with the library's, and looks with `WindowedEvaluator.verdict`."""
     for number, rate in enumerate(chosen.rates):
-        traffic = replace(Traffic(rate), drop=1.0)
         days = 2 if rate > 100 else 20
-        stream = simulated(traffic, [chosen.seed, 300, number], days * DAY, (24.0, 30.0))
+        stream = simulated(
+            Traffic(rate, drop=1.0), [chosen.seed, 300, number], days * DAY, (24.0, 30.0)
+        )
         ours = [(step, call) for step, call, _ in calls_of([stream])]
         theirs = []
         for place, pane in enumerate(stream.panes(0, len(stream.counts))):
@@ -305,10 +311,32 @@ def check(chosen: argparse.Namespace) -> None:
             stream.evidence.observe([pane], pane.end_us)
             changed = np.flatnonzero(stream.evidence.called_us != before)
             theirs += [(place, call) for call in changed.tolist()]
-        first = ours[0][0] if ours else "-"
+        first = ours[0][0] if ours else None
         print(f"{rate:g} positives an hour: {len(ours)} calls, the first at step {first}")
         if ours != theirs:
             raise SystemExit(f"the arrays call {ours}, the library {theirs}")
+        if first is not None and stream.step == 1:
+            _check_verdicts(stream, first)
+
+
+def _check_verdicts(stream: Stream, called: int) -> None:
+    """Compare with the verdict on the rows, before the change and half a day after the call.
+
+    It may be called some hours later or earlier, because old panes are kept as days.
+    """
+    windowed = WindowedEvaluator(pane=timedelta(hours=1), retention=timedelta(days=60))
+    last = called + DAY // 2
+    hours = np.concatenate((stream.before, stream.counts[:last]))
+    for hour, counts in enumerate(hours, -len(stream.before)):
+        windowed.add_cases(**cases_of(counts), at=to_datetime(START_US + hour * HOUR_US))
+    early = windowed.verdict(at=to_datetime(START_US + int(stream.change) * HOUR_US))
+    late = windowed.verdict(at=to_datetime(START_US + last * HOUR_US))
+    found = find_change(*stream.steps(last))
+    print(f"  verdict: {late.sentence}")
+    if early.quality == "worse" or late.quality != "worse":
+        raise SystemExit(f"the verdict is {early.quality} before the change, {late.quality} after")
+    if found is None or late.since is None or to_us(late.since.likeliest) != found.since[1]:
+        raise SystemExit(f"the verdict says since {late.since}, the search {found}")
 
 
 def main() -> None:

@@ -155,16 +155,19 @@ def in_time(traffic: Traffic, rng: Rng, rows: Rows, step: float) -> Rows:
 def evaluator_of(counts: np.ndarray) -> Evaluator:
     """Return an evaluator of cases by class and cell."""
     ev = Evaluator()
-    number = counts.sum(axis=1)
-    ev.add_cases(
-        labels=np.repeat([False, True], number),
-        scores=np.concatenate([np.repeat(MIDDLES, each) for each in counts]),
-    )
+    ev.add_cases(**cases_of(counts))
     return ev
 
 
-def evidence_of(traffic: Traffic, rng: Rng, *, weeks: int = 1) -> Evidence:
-    """Return the evidence of a stream at the end of its base, which ends at hour 0."""
+def cases_of(counts: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the labels and scores of cases by class and cell."""
+    scores = [np.repeat(MIDDLES, each) for each in counts]
+    labels = np.repeat([False, True], counts.sum(axis=1))
+    return {"labels": labels, "scores": np.concatenate(scores)}
+
+
+def evidence_of(traffic: Traffic, rng: Rng, *, weeks: int = 1) -> tuple[Evidence, np.ndarray]:
+    """Return the evidence of a stream at the end of its base, at hour 0, and its hours' counts."""
     rows = rows_of(traffic, rng, -weeks * WEEK, weeks * WEEK)
     pane = pane_hours(traffic)
     counts = rows.by_step(-weeks * WEEK, 1.0, weeks * WEEK)
@@ -174,7 +177,8 @@ def evidence_of(traffic: Traffic, rng: Rng, *, weeks: int = 1) -> Evidence:
         for hour, each in enumerate(counts)
     ]
     whole = in_cells(evaluator_of(counts.sum(axis=0))._view())
-    return Evidence.begin(BaseSpan(start_us, START_US, whole), panes, int(pane * HOUR_US))
+    evidence = Evidence.begin(BaseSpan(start_us, START_US, whole), panes, int(pane * HOUR_US))
+    return evidence, counts
 
 
 def pane_hours(traffic: Traffic) -> float:
