@@ -150,7 +150,7 @@ def decide(evidence: Evidence | None, panes: Sequence[Pane], asked: Question) ->
         base=_base(evidence),
         excluded=excluded,
         margin=asked.margin,
-        could_be_wrong=_doubts(evidence, call, moved),
+        could_be_wrong=_doubts(evidence, call, moved, has_weights=now.has_weights),
     )
     sentence = sentence_of(
         verdict,
@@ -186,21 +186,21 @@ def _without_base(panes: Sequence[Pane], asked: Question) -> Verdict:
 def _call(evidence: Evidence, asked: Question) -> _Call:
     """Return what is called now."""
     worse_us, better_us = (evidence.last_called_us(*names) for names in (_WORSE, _BETTER))
-    is_called = max(worse_us, better_us) >= 0
-    if not is_called and asked.alarm is None:
-        return _Call(None, None, is_called=False)
-    change = _change(evidence, max(worse_us, better_us) if is_called else asked.at_us)
-    is_worse = worse_us >= better_us or asked.alarm is not None
-    quality: Quality = "worse" if is_worse else "better"
+    has_alarm = asked.alarm is not None
+    if max(worse_us, better_us) < 0:
+        return _Call("worse" if has_alarm else None, None, is_called=False)
+    change = _change(evidence, max(worse_us, better_us))
+    is_worse = worse_us >= better_us
+    quality: Quality = "worse" if is_worse or has_alarm else "better"
     if change is None or change.returned is None:
-        return _Call(quality, change if is_called else None, is_called)
+        return _Call(quality, change, is_called=True)
     if not _is_back(evidence, change.returned):
-        return _Call(quality, change._replace(returned=None), is_called)
-    if asked.alarm is not None:
-        return _Call("worse", change, is_called)
+        return _Call(quality, change._replace(returned=None), is_called=True)
+    if has_alarm:
+        return _Call("worse", change, is_called=True)
     is_recent = asked.at_us - change.returned.latest_us <= RECOVERED_FOR_US
     if is_worse and is_recent:
-        return _Call("recovered", change, is_called)
+        return _Call("recovered", change, is_called=True)
     return _Call(None, None, is_called=False)
 
 
@@ -339,9 +339,16 @@ def _base(evidence: Evidence) -> Base:
     )
 
 
-def _doubts(evidence: Evidence, call: _Call, moved: Sequence[Moved]) -> tuple[str, ...]:
+def _doubts(
+    evidence: Evidence, call: _Call, moved: Sequence[Moved], *, has_weights: bool
+) -> tuple[str, ...]:
     """Return at most two reasons why it could be wrong, the gravest first."""
     found = []
+    if has_weights:
+        found.append(
+            "panes with weights are left out of the evidence, which counts cases; log the cases "
+            "of a random sample without weights in a stream of their own"
+        )
     if any(each.name == "labelled_share" for each in moved):
         found.append(
             "the share of predictions with a label changed, so the labelled cases may be others; "

@@ -150,7 +150,7 @@ class Evidence:
         ----------
         panes : iterable of Pane
             Oldest first; those before `next_us`, or not over at the last whole step before
-            `until_us`, are passed over.
+            `until_us`, are passed over, and panes with weights, because evidence counts cases.
         until_us : int
             All labels of event time before it are in, or are not waited for.
 
@@ -162,7 +162,11 @@ class Evidence:
         if until_us <= self.next_us:
             return
         mature = (
-            each for each in panes if each.start_us >= self.next_us and each.end_us <= until_us
+            each
+            for each in panes
+            if each.start_us >= self.next_us
+            and each.end_us <= until_us
+            and each.state.weighted is None
         )
         for end_us, here in _by_step(mature, self.step_us):
             self._observe_step(end_us, here)

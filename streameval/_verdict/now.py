@@ -53,6 +53,11 @@ class Now(NamedTuple):
     panes: list[Pane]
     number: int = 0
 
+    @property
+    def has_weights(self) -> bool:
+        """Whether a case has a weight."""
+        return any(each.state.weighted is not None for each in self.panes)
+
 
 def cases_of_now(evidence: Evidence, panes: Sequence[Pane], beginning: Beginning | None) -> Now:
     """Return the mature cases since a change, or without one of the last weeks. O(S log S)."""
@@ -153,9 +158,12 @@ def excluded_fall(evidence: Evidence, now: Now, figures: Sequence[VerdictFigure]
     prevalence = figures[0].prevalence
     states = [each.state for each in now.panes]
     window = Window(now.states[0], 0, 1, states, [each.start_us for each in now.panes])
-    level = 1 - ALPHA / ((now.number + 1) * (now.number + 2))
+    # Of two-sided intervals of which one limit is read.
+    level = 1 - 2 * ALPHA / ((now.number + 1) * (now.number + 2))
     after = window.interval("auc_pr", level=level, anytime=True, prevalence=prevalence)
-    before = _window(evidence.base.counts).interval("auc_pr", prevalence=prevalence)
+    before = _window(evidence.base.counts).interval(
+        "auc_pr", level=1 - 2 * ALPHA, prevalence=prevalence
+    )
     effect = after.least_effect if after.least_effect > 1 else 1.0
     below = math.hypot(after.estimate - after.lower, before.upper - before.estimate)
     return max(before.estimate - after.estimate + math.sqrt(effect) * below, 0.0)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from streameval import InvalidInputError, Verdict, WindowedEvaluator
+from streameval import Evaluator, InvalidInputError, Verdict, WindowedEvaluator
 from streameval._counts.merge import merge_states
 from streameval._verdict.decide import Question, decide
 from streameval._verdict.evidence import Evidence
@@ -27,7 +27,11 @@ def told(panes: list[Pane], day: float, evidence: Evidence | None = None, **give
     evidence = evidence or begun(panes)
     at_us = START_US + int(day * DAY_US)
     evidence.observe(panes, at_us)
-    rows = [each.end_us for each in panes if each.end_us <= at_us and each.state.total]
+    rows = [
+        each.end_us
+        for each in panes
+        if each.end_us <= at_us and (each.state.total or each.predictions)
+    ]
     seen = [each for each in panes if each.end_us <= at_us]
     return decide(evidence, seen, Question(at_us, max(rows), **given))
 
@@ -153,6 +157,34 @@ def test_labels_that_stay_away_are_said() -> None:
     assert [each.name for each in verdict.moved] == ["labelled_share"]
     assert "Labels come later than they did." in verdict.sentence
     assert "share of predictions with a label" in verdict.could_be_wrong[0]
+
+
+def test_labels_that_do_not_come_at_all() -> None:
+    """Rows come, and no label: it is called within a day, and said."""
+    nothing = Evaluator(resolution=12, scale="probability")._view()
+    panes = [
+        each._replace(
+            predictions=each.state.total,
+            state=each.state if each.start_us < START_US + 9 * DAY_US else nothing,
+        )
+        for each in hourly(35, 10)
+    ]
+    verdict = told(panes, 10)
+    assert verdict.flow == "no_labels"
+    assert verdict.sentence.endswith("Rows come without labels.")
+
+
+def test_weights_are_left_out_and_said() -> None:
+    """Evidence counts cases: panes with weights are no part of it."""
+    ev = Evaluator(resolution=12, scale="probability")
+    ev.add_cases(labels=[0, 1] * 50, scores=[0.9, 0.1] * 50, weights=[2.0] * 100)
+    panes = [
+        each._replace(state=ev._view()) if each.start_us >= START_US + 9 * DAY_US else each
+        for each in hourly(36, 12)
+    ]
+    verdict = told(panes, 12)
+    assert verdict.quality not in {"worse", "better"}
+    assert "weights are left out" in verdict.could_be_wrong[0]
 
 
 def test_a_stream_without_rows_is_silent() -> None:
