@@ -61,6 +61,16 @@ def test_figures_are_the_snapshots(page: Page, served: Served, query: str, asked
             break
 
 
+OUTSIDE = """(plot) => {
+    const { left, right } = plot.getBoundingClientRect();
+    return [...plot.querySelectorAll("text")].filter((each) => {
+        const box = each.getBoundingClientRect();
+        return box.left < left - 0.5 || box.right > right + 0.5;
+    }).map((each) => each.textContent);
+}"""
+"""The texts of a chart that are cut off at its sides."""
+
+
 def expect_figures(page: Page, known: Snapshot) -> None:
     for name in ("auc_pr", "auc_roc", "average_precision"):
         expect(page.locator(f"#figure-{name}")).to_have_text(figure(getattr(known, name)))
@@ -471,7 +481,7 @@ def test_time_has_its_intervals_and_marks_what_is_immature(page: Page, served: S
     """Rows are the windows' snapshots; those of the last half hour are marked immature."""
     page.goto(served.url(f"stream/{STREAM}"))
     expect(page.locator("#timeline-plot svg path").first).to_be_attached()
-    expect(page.locator("#timeline .keys")).to_contain_text("immature: labels still arriving")
+    expect(page.locator("#timeline-plot")).to_contain_text("labels still arriving")
     rows = table_of(page, "timeline")
     stream = served.client.stream(STREAM)
     links = page.locator("#timeline details tbody a")
@@ -524,3 +534,22 @@ def test_segments_are_ranked(page: Page, served: Served) -> None:
     expect(page.locator("#figure-auc_pr")).to_have_text(figure(snapshot.auc_pr))
     page.get_by_label("Show the whole stream").click()
     expect(page.locator(".chip")).to_have_count(0)
+
+
+def test_curves_are_named_where_they_are(page: Page, served: Served) -> None:
+    """In the chart, in place of a legend; inside the chart's edges on every screen."""
+    for width in (1440, 900, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.goto("about:blank")
+        page.goto(served.url(f"stream/{STREAM}?window=all&tab=curves"))
+        for card, names in (
+            ("pr", {"measured", "achievable", "at random", "unachievable"}),
+            ("roc", {"measured", "hull", "at random"}),
+        ):
+            plot = page.locator(f"#{card}-plot")
+            expect(plot).to_contain_text("measured")
+            assert names <= set(plot.locator("text").all_text_contents())
+            expect(page.locator(f"#{card} .keys li")).to_have_count(0)
+            assert plot.evaluate(OUTSIDE) == []
+        assert page.locator("#timeline-plot").evaluate(OUTSIDE) == []
+        assert page.locator("#timeline .keys li").count() <= 2

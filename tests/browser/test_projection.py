@@ -89,7 +89,7 @@ def test_the_backtest_is_one_click_away(late: Served, page: Page) -> None:
 def test_the_chart_has_the_projected_end(late: Served, page: Page) -> None:
     """Immature steps have a projected value above what is known now, or say why not."""
     page.goto(late.url(WINDOW))
-    expect(page.locator("#timeline .keys")).to_contain_text("projected, with its 95 % interval")
+    expect(page.locator("#timeline-plot")).to_contain_text("projected")
     expect(page.locator("#timeline-plot svg path[stroke-dasharray='4,3']").first).to_be_attached()
     page.locator("#timeline .card-foot summary").click()
     rows = page.locator("#timeline tbody tr")

@@ -81,7 +81,7 @@ def test_each_step_has_twenty_positives(fallen: Served, page: Page) -> None:
 def test_the_reference_stands_behind(fallen: Served, page: Page) -> None:
     """Its value with limits is that of the time that alarms compare with."""
     opened(page, fallen.url(f"stream/{FELL}"))
-    expect(page.locator("#timeline .keys")).to_contain_text("reference: ")
+    expect(page.locator("#timeline-plot")).to_contain_text("reference: ")
     reference = fallen.client.stream_alarms(FELL).reference
     known = fallen.client.stream(FELL).snapshot(window=reference)
     drawn = page.evaluate(
@@ -245,7 +245,7 @@ def test_deployments_are_marked(page: Page, complaints: list[str]) -> None:
         client.flush()
         client.create_mark("s", "v4 deployed", at=now - timedelta(hours=2))
         opened(page, f"{addresses.http}/#/stream/s?window=6h")
-        expect(page.locator("#timeline .keys")).to_contain_text("mark, such as a deployment")
+        expect(page.locator("#timeline-plot")).to_contain_text("v4 deployed")
         page.locator("#marks summary").click()
         listed = page.locator("#marks li")
         expect(listed).to_have_count(1)

@@ -3,7 +3,7 @@
 import { ChartCard } from "./card.js";
 import { count, figure, percent, score } from "./format.js";
 import { minPrecision, prPath, prPoint, prVertices, rocPath } from "./geometry.js";
-import { line, tooltip, unitAxis } from "./plot.js";
+import { line, names, tooltip, unitAxis } from "./plot.js";
 import { numbers, words } from "./sheet.js";
 
 const GRID = { left: 48, right: 14, top: 12, bottom: 44 };
@@ -13,7 +13,6 @@ export class PrCard {
   constructor(signal) {
     this.card = new ChartCard(signal, {
       id: "pr", title: "Precision and recall", shape: "square",
-      keys: [["line a", "measured"], ["line hull", "achievable"], ["dashed", "at random"], ["area", "unachievable"]],
       note: "Between thresholds the curve is not straight: false positives grow evenly, precision does not. "
         + "The achievable curve chooses its thresholds on these same cases, so it is optimistic.",
     });
@@ -41,6 +40,7 @@ export class PrCard {
         line("achievable", best, colours.hull, { lineStyle: { width: 1.6 } }),
         dots("vertices", vertices, colours.hull, 5),
         line("measured", path, colours.a, { lineStyle: { width: 2.2 } }),
+        names(colours, prNames(colours, path, best, prevalence)),
         ...mark(at, colours),
       ],
     }), () => pointSheet({ curve, hull, positives, negatives }), () => ({
@@ -56,7 +56,6 @@ export class RocCard {
   constructor(signal) {
     this.card = new ChartCard(signal, {
       id: "roc", title: "ROC", shape: "square",
-      keys: [["line a", "measured"], ["line hull", "hull"], ["dashed", "at random"]],
       note: "Each corner of the hull is the best threshold for some ratio of costs.",
     });
     this.element = this.card.element;
@@ -64,6 +63,7 @@ export class RocCard {
 
   draw({ curve, hull, positives, negatives, chosen }) {
     const vertices = rocPath(hull, positives, negatives);
+    const path = rocPath(curve, positives, negatives);
     const at = chosen && [chosen.fp / negatives, chosen.tp / positives];
     const label = `True positive rate against false positive rate; the hull has ${vertices.length} vertices.`;
     return this.card.draw(label, (colours) => ({
@@ -75,7 +75,8 @@ export class RocCard {
         line("at random", [[0, 0], [1, 1]], colours.muted, { lineStyle: { width: 1.2, type: [5, 4] } }),
         line("achievable", vertices, colours.hull, { lineStyle: { width: 1.6 } }),
         dots("vertices", vertices, colours.hull, 5),
-        line("measured", rocPath(curve, positives, negatives), colours.a, { lineStyle: { width: 2.2 } }),
+        line("measured", path, colours.a, { lineStyle: { width: 2.2 } }),
+        names(colours, rocNames(colours, path)),
         ...mark(at, colours),
       ],
     }), () => pointSheet({ curve, hull, positives, negatives }), () => ({
@@ -84,6 +85,30 @@ export class RocCard {
       rows: vertices.map(([fpr, tpr, index]) => [hull.thresholds[index], fpr, tpr, hull.fp[index], hull.tp[index]]),
     }));
   }
+}
+
+/** Where a path crosses the line from 0 with a slope. */
+const crossing = (path, slope) => path.findLast(([x, y]) => y >= slope * x) ?? path[0];
+
+const ROOM = 0.25; // of an axis, for a name left of a point
+
+function prNames(colours, path, best, prevalence) {
+  const [x, y] = crossing(path, 1);
+  return [
+    { text: "measured", at: [x, y], colour: colours.a, ...(x < ROOM ? { side: "right", up: 14 } : { side: "left", up: -8 }) },
+    { text: "achievable", at: crossing(best, 2), colour: colours.hull, side: "right", up: 4 },
+    { text: "at random", at: [0, prevalence], colour: colours.muted, side: "right", up: 8 },
+    { text: "unachievable", at: [1, 0], colour: colours.muted, side: "left", up: 7 },
+  ];
+}
+
+function rocNames(colours, path) {
+  const [x, y] = path.find((each) => each[0] + each[1] >= 1) ?? path.at(-1);
+  return [
+    { text: "measured", at: [x, y], colour: colours.a, side: "right", up: -8 },
+    { text: "hull", at: [x, y], colour: colours.hull, side: "right", up: -24 },
+    { text: "at random", at: [0.35, 0.35], colour: colours.muted, side: "right", up: -8 },
+  ];
 }
 
 /** The operating points of a curve, which both charts draw, and whether each is a vertex of the hull. */

@@ -145,6 +145,24 @@ export function unitAxis(colours, name, more = {}) {
   return axis(colours, name, { type: "value", min: 0, max: 1, interval: 0.2, nameLocation: "middle", ...more });
 }
 
+/**
+ * Names at what they name, in place of a legend: {text, at, colour, side, up}, where `side` is "left" or "right" of
+ * the point `at`, and `up` how many pixels above it. Of those that `mayHide`, one that would cover another is left out.
+ */
+export function names(colours, all) {
+  return {
+    name: "names", type: "scatter", silent: true, z: 6, symbolSize: 1, itemStyle: { color: "transparent", opacity: 1 }, tooltip: { show: false },
+    labelLayout: ({ dataIndex }) => ({ hideOverlap: Boolean(all[dataIndex].mayHide), dy: -all[dataIndex].up }),
+    data: all.map(({ text, at, colour, side }) => ({
+      value: at,
+      label: {
+        show: true, position: side, distance: 6, color: colour, fontSize: 11,
+        textBorderColor: colours.surface, textBorderWidth: 3, formatter: () => text.replace(/[{}|]/g, " "),
+      },
+    })),
+  };
+}
+
 /** A line without symbols. */
 export function line(name, data, colour, more = {}) {
   return {

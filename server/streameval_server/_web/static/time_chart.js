@@ -2,13 +2,14 @@
 // is projected ahead of the labels, the labelled share below, deployments.
 
 import { day, figure, hour, interval, isCost, isShare, measured, percent, period, reason, count, titleOf } from "./format.js";
-import { axis, line, tooltip } from "./plot.js";
+import { axis, line, names, tooltip } from "./plot.js";
 import { isProjected, projectedArea, projectedText } from "./projected.js";
 
 // Of both grids. Grids that make room for their labels end at different places, with bars beside their points.
-const SIDES = { left: 58, right: 14, outerBoundsMode: "none" };
+const SIDES = { left: 64, right: 14, outerBoundsMode: "none" };
 const TICKS = [0.2, 0.1, 0.05, 0.02, 0.01, 0.005];
 const FAINT = 0.35;
+const MAX_NAME = 24; // characters of a mark in the chart; the tooltip has all
 
 /**
  * The ECharts option of rows with a `value` each.
@@ -29,6 +30,7 @@ export function timeOption(colours, name, rows, { spans, reference, marks }) {
   const lowest = Math.min(greatest, ...limits.map((each) => each.lower));
   const tick = isCost(name) ? roundStep((highest - lowest) / 2.5)
     : TICKS.find((each) => (highest - lowest) / each > 2.5) ?? TICKS.at(-1);
+  const top = Math.min(greatest, tick * Math.max(1, Math.ceil(highest / tick)));
   const main = { ...SIDES, top: 12, height: 170 };
   const time = { type: "time", min: ends[0], max: ends[1] };
   const hours = { color: colours.muted, fontSize: 11, hideOverlap: true, formatter: tickOf };
@@ -36,7 +38,7 @@ export function timeOption(colours, name, rows, { spans, reference, marks }) {
   const xAxes = [axis(colours, "", { ...time, splitLine: { show: false }, axisLabel: { ...hours, show: !hasCoverage } })];
   const yAxes = [axis(colours, title, {
     type: "value", nameLocation: "middle", nameGap: 40, interval: tick,
-    min: tick * Math.floor(lowest / tick), max: Math.min(greatest, tick * Math.max(1, Math.ceil(highest / tick))),
+    min: tick * Math.floor(lowest / tick), max: top,
     axisLine: { show: false },
     axisLabel: {
       color: colours.muted, fontSize: 11,
@@ -64,6 +66,7 @@ export function timeOption(colours, name, rows, { spans, reference, marks }) {
       itemStyle: { color: colours.surface, borderColor: colours.a, borderWidth: 1.8 },
     },
   ];
+  series.push(names(colours, namesOf(colours, { rows, projected, reference, marks: marks.filter((each) => ends[0] <= each.time && each.time < ends[1]), top })));
   if (hasCoverage) {
     grids.push({ ...SIDES, top: 206, height: 54 });
     xAxes.push(axis(colours, "", { ...time, gridIndex: 1, splitLine: { show: false }, axisLabel: hours }));
@@ -83,6 +86,22 @@ export function timeOption(colours, name, rows, { spans, reference, marks }) {
     tooltip: tooltip(colours, (found) => tooltipText(name, rows, spans, marks, found)),
   };
 }
+
+/** What the chart has beside its line is named where it is. */
+function namesOf(colours, { rows, projected, reference, marks, top }) {
+  const [start, end] = [rows[0].start.getTime(), rows.at(-1).end.getTime()];
+  const sideOf = (time) => (time - start > (end - start) / 2 ? "left" : "right");
+  const young = rows.find((each) => each.isImmature)?.start.getTime();
+  const last = projected.at(-1);
+  return [
+    ...(young === undefined ? [] : [{ text: "labels still arriving", at: [young, top], colour: colours.muted, side: sideOf(young), up: -8 }]),
+    ...marks.map((each) => ({ text: shortened(each.text), at: [each.time.getTime(), top], colour: colours.mark, side: sideOf(each.time.getTime()), up: -22, mayHide: true })),
+    ...(last ? [{ text: "projected", at: [last.start.getTime(), last.found.projected], colour: colours.hull, side: "left", up: 8 }] : []),
+    ...(reference ? [{ text: reference.title, at: [start, reference.upper], colour: colours.muted, side: "right", up: 8 }] : []),
+  ];
+}
+
+const shortened = (text) => (text.length > MAX_NAME ? `${text.slice(0, MAX_NAME - 1)}…` : text);
 
 /** The largest step of 1, 2 or 5 times a power of ten that is not above a length; 1 of none. */
 function roundStep(length) {

@@ -13,7 +13,7 @@ export async function referenceOf(reader, { window }, status) {
   const { value, interval } = metric(snapshot, HEADLINE);
   if (interval?.lower === undefined) return null;
   const covered = period(new Date(snapshot.window.startTime), new Date(snapshot.window.endTime));
-  return { value, lower: interval.lower, upper: interval.upper, title: `${status ? "reference" : "before"}: ${covered}, with its 95 % interval` };
+  return { value, lower: interval.lower, upper: interval.upper, title: `${status ? "reference" : "before"}: ${covered}` };
 }
 
 function endsOf(window, status) {

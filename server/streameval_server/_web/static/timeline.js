@@ -38,15 +38,8 @@ export class TimelineCard {
     const hasCoverage = rows.some((each) => each.coverage !== null);
     const immature = rows.filter((each) => each.isImmature).length;
     const projected = spans.filter(isProjected);
-    this.card.legend([
-      ["line a", title], ["band", "95 % interval"],
-      ...(reference ? [["reference", reference.title]] : []),
-      ...(rows.some((each) => each.isFew && each.value.value !== undefined) ? [["few", `fewer than ${MIN_POSITIVES} positives`]] : []),
-      ...(immature ? [["young", "immature: labels still arriving"]] : []),
-      ...(projected.length ? [["area projected", "projected, with its 95 % interval"]] : []),
-      ...(hasCoverage ? [["bar", "labelled share"]] : []),
-      ...(marks.some((each) => rows[0].start <= each.time && each.time < rows.at(-1).end) ? [["upright", "mark, such as a deployment"]] : []),
-    ]);
+    this.card.legend([["line a", `${title}, 95 % interval`],
+      ...(rows.some((each) => each.isFew && each.value.value !== undefined) ? [["few", `fewer than ${MIN_POSITIVES} positives`]] : [])]);
     this.card.note.textContent = `Times are ${zone()}. A step lasts until it has ${MIN_POSITIVES} positives. ${HELP}`
       + (hasCoverage ? "" : " These cases arrived with their labels: there is no delay to show.");
     this.select.update(rows);
