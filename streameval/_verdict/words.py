@@ -131,7 +131,7 @@ def _changed(verdict: Verdict) -> str:
         return _recovered(verdict)
     figure, verb = _told(verdict), "rose" if verdict.quality == "better" else "fell"
     if figure is None:
-        text = f"The order of cases became {verdict.quality}"
+        text = f"The ranking of cases became {verdict.quality}"
     else:
         before, now = number_words(figure.before.estimate, figure.now.estimate)
         text = f"{_capital(_title(figure))} {verb} from {before} to {now}"
@@ -165,7 +165,7 @@ def _explained(verdict: Verdict) -> list[str]:
         return []
     shares = [(each.segment, each.share) for each in named if each.share]
     if not shares:
-        return [f"There is evidence in {_listed([each.segment for each in named])}."]
+        return [f"It is seen in {_listed([each.segment for each in named])}."]
     (segment, share), *rest = shares
     first = f"{segment} explains {percent_words(share)} of it"
     return [f"{', '.join((first, *(f'{name} {percent_words(of)}' for name, of in rest)))}."]
@@ -212,7 +212,7 @@ def _immature(verdict: Verdict, labelled: float, projected: Interval | None, rea
     if verdict.base is None:
         return f"Too early: {reason or 'there is no base to compare with yet'}."
     if math.isnan(labelled):
-        return "Too early: fewer than 30 mature labels of a class have come since the base."
+        return "Too early: fewer than 30 labels of a class have come since the base."
     said = f"Too early: {percent_words(labelled)} of the labels are in"
     return f"{said}; projected {projected:.2f}." if projected is not None else f"{said}."
 

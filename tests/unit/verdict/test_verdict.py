@@ -73,7 +73,7 @@ WORSE = verdict(
                 figures=(figure(0.6, 0.5),),
                 because=(Because("country=IT", None, 90.0), Because("app=web", None, 80.0)),
             ),
-            "AUC-PR fell from 0.60 to 0.50. There is evidence in country=IT and app=web.",
+            "AUC-PR fell from 0.60 to 0.50. It is seen in country=IT and app=web.",
         ),
         (
             verdict(
