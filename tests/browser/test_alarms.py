@@ -126,15 +126,14 @@ def test_the_list_has_each_streams_state(alarmed: Served, page: Page) -> None:
 
 def test_an_alarm_is_a_plain_sentence(alarmed: Served, page: Page) -> None:
     """What changed, by how much, since when, where, what first; then limits and what to look at."""
-    page.goto(alarmed.url(f"stream/{ALARMED}?window=24h"))
+    page.goto(alarmed.url(f"stream/{ALARMED}?window=24h&tab=alarms"))
     shown = page.locator("#open-alarms article")
     expect(shown).to_have_count(2)
-    titles = {"auc_roc": "AUC-ROC: ", "recall": ""}
     for article, alarm in zip(shown.all(), open_alarms(alarmed.client), strict=True):
-        changed = alarm.changed if titles[alarm.watch] else alarm.changed.capitalize()
+        changed = alarm.changed[0].upper() + alarm.changed[1:]
         said = article.locator(".what").inner_text()
         assert said.startswith(
-            f"{titles[alarm.watch]}{changed} fell from {alarm.reference:.3f} to "
+            f"{changed} fell from {alarm.reference:.3f} to "
             f"{alarm.value.estimate:.3f} ({alarm.value.lower:.3f} to {alarm.value.upper:.3f}) "
             "since about "
         )
@@ -160,7 +159,7 @@ def test_an_alarm_is_a_plain_sentence(alarmed: Served, page: Page) -> None:
 
 def test_the_evidence_is_the_servers(alarmed: Served, page: Page) -> None:
     """A bar for each watch, as wide as its number says."""
-    page.goto(alarmed.url(f"stream/{ALARMED}"))
+    page.goto(alarmed.url(f"stream/{ALARMED}?tab=alarms"))
     bars = page.locator("#evidence > div")
     expect(bars).to_have_count(3)
     found = alarmed.client.stream_alarms(ALARMED).evidence
@@ -184,7 +183,7 @@ def test_an_alarm_is_acknowledged_on_the_page(history: Path, tmp_path: Path, pag
         running_service(copied(history, tmp_path)) as addresses,
         Client(addresses.grpc) as client,
     ):
-        page.goto(f"{addresses.http}/#/stream/{ALARMED}")
+        page.goto(f"{addresses.http}/#/stream/{ALARMED}?tab=alarms")
         first, second = open_alarms(client)
         shown, state = page.locator("#open-alarms article"), page.locator("#alarms .alarm-state")
         name = f"Acknowledge alarm {first.number}"
@@ -218,7 +217,7 @@ def test_a_refusal_is_shown_in_words(
     operator = create_token(tokens, "operator", ("query", "admin"))
     shown = page.locator("#open-alarms article")
     with running_service(copied(history, tmp_path, tokens=tokens)) as addresses:
-        page.goto(f"{addresses.http}/#/stream/{ALARMED}")
+        page.goto(f"{addresses.http}/#/stream/{ALARMED}?tab=alarms")
         page.get_by_label("Token", exact=True).fill(reader)
         page.get_by_role("button", name="Continue").click()
         expect(shown).to_have_count(2)
@@ -240,15 +239,18 @@ def test_a_refusal_is_shown_in_words(
 
 def test_a_detector_that_waits_says_what_for(alarmed: Served, page: Page) -> None:
     """And when that ends; a stream without alarms has no card, and gets one when it declares."""
-    page.goto(alarmed.url(f"stream/{WAITING}"))
+    page.goto(alarmed.url(f"stream/{WAITING}?tab=alarms"))
     expect(page.locator("#alarms-wait")).to_contain_text(
         "the stream waits for the end of its reference, and its labels."
     )
     end = alarmed.client.stream_alarms(WAITING).reference[1]
     expect(page.locator("#alarms-wait")).to_contain_text(f"{end:%H:%M}")
     expect(page.locator("#evidence")).to_be_hidden()
-    page.goto(alarmed.url(f"stream/{PLAIN}"))
-    expect(page.locator("#histogram")).to_be_visible()
+    page.goto(alarmed.url(f"stream/{PLAIN}?tab=alarms"))
+    expect(page.get_by_role("tab", name="Curves and threshold")).to_have_attribute(
+        "aria-selected", "true"
+    )
+    expect(page.locator("#tab-alarms")).to_be_hidden()
     expect(page.locator("#alarms")).to_be_hidden()
 
 
@@ -275,7 +277,7 @@ def test_alarms_appear_while_the_page_is_open(page: Page) -> None:
         )
         expect(chip).to_have_text("no open alarm")
         other = page.context.new_page()
-        other.goto(f"{addresses.http}/#/stream/live/v1")
+        other.goto(f"{addresses.http}/#/stream/live/v1?tab=alarms")
         expect(other.locator("#alarms .alarm-state")).to_have_text("No open alarm")
         shown = other.locator("#open-alarms article")
         for _ in range(120):  # a pane each, until one of them raises it
@@ -299,11 +301,11 @@ def test_it_fits_and_is_legible(browser: Browser, alarmed: Served, width: int, t
         viewport={"width": width, "height": 800}, color_scheme=theme
     ) as context:
         page = context.new_page()
-        for fragment in ("", f"stream/{ALARMED}", f"stream/{WAITING}"):
+        for fragment in ("", f"stream/{ALARMED}?tab=alarms", f"stream/{WAITING}?tab=alarms"):
             page.goto("about:blank")
             page.goto(alarmed.url(fragment))
             expect(page.locator(".alarm-state:visible").first).to_be_visible()
-            if fragment.endswith(ALARMED):
+            if ALARMED in fragment:
                 page.locator("#acknowledged-alarms summary").click()
             assert page.evaluate("document.scrollingElement.scrollWidth") == width
             contrasts = page.evaluate(CONTRASTS)

@@ -35,7 +35,7 @@ def test_the_card_is_the_answer(
     """Counts, figures with intervals, and a row of each bin; of rare positives equal counts."""
     name = f"calibration/{strategy}"
     calibrated(served, name, prevalence)
-    page.goto(served.url(f"stream/{name}?window=all"))
+    page.goto(served.url(f"stream/{name}?window=all&tab=calibration"))
     found = served.client.stream(name).reliability(strategy=strategy)
     for each in NAMES:
         limits = getattr(found, each)
@@ -48,7 +48,7 @@ def test_the_card_is_the_answer(
         f"{found.observed_positives:,} of 3,000 scored cases are positive"
     )
     expect(page.locator("#calibration-plot svg path").first).to_be_attached()
-    page.locator("#calibration summary").click()
+    page.locator("#calibration .rows > summary").click()
     rows = page.locator("#calibration tbody tr")
     expect(rows).to_have_count(len(found.table))
     for row, cells in zip(found.to_rows(), rows.all(), strict=True):

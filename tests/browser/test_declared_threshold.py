@@ -44,7 +44,7 @@ def test_rates_are_those_of_the_snapshot(served: Served, page: Page) -> None:
     declare(served)
     page.goto(served.url(f"stream/{DECLARED}?window=all"))
     found = served.client.stream(DECLARED).snapshot()
-    expect(page.locator("#point-title")).to_have_text("At the declared threshold 0.3")
+    expect(page.locator("#point-title")).to_have_text("At threshold 0.3")
     for name in POINT_NAMES:
         expect(page.locator(f"#rate-{name}")).to_have_text(percent(found.figures[name]))
         expect(page.locator(f"#rate-more-{name}")).to_have_text(shown(found.intervals[name]))
@@ -72,7 +72,7 @@ def test_a_figure_chooses_the_chart(served: Served, page: Page) -> None:
     )
     page.get_by_role("button", name=first, exact=True).press("Enter")
     expect(page.locator("#point .keys")).to_contain_text(first)
-    page.locator("#point summary").click()
+    page.locator("#point .rows > summary").click()
     rows = page.locator("#point tbody tr")
     expect(rows.first).to_be_visible()
     cells = [cell.inner_text() for cell in rows.nth(1).locator("td").all()]
@@ -89,6 +89,6 @@ def test_a_change_is_shown_and_without_a_threshold_there_is_no_card(
     expect(page.locator("#threshold")).to_be_visible()
     expect(page.locator("#point")).to_be_hidden()
     served.client.update_stream(STREAM, threshold=0.5)
-    expect(page.locator("#point-title")).to_have_text("At the declared threshold 0.5")
+    expect(page.locator("#point-title")).to_have_text("At threshold 0.5")
     served.client.update_stream(STREAM, threshold=None)
     expect(page.locator("#point")).to_be_hidden()

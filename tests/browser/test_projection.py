@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LATE = "late/v1"
 DAY = timedelta(days=1)
-WINDOW = f"stream/{LATE}?window=7d"
+WINDOW = f"stream/{LATE}?window=7d&tab=labels"
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def test_the_chart_has_the_projected_end(late: Served, page: Page) -> None:
     page.goto(late.url(WINDOW))
     expect(page.locator("#timeline-plot")).to_contain_text("projected")
     expect(page.locator("#timeline-plot svg path[stroke-dasharray='4,3']").first).to_be_attached()
-    page.locator("#timeline .card-foot summary").click()
+    page.locator("#timeline .rows > summary").click()
     rows = page.locator("#timeline tbody tr")
     expect(rows.first).to_be_visible()
     texts = [[cell.inner_text() for cell in row.locator("td").all()] for row in rows.all()]
@@ -107,12 +107,12 @@ def test_the_chart_has_the_projected_end(late: Served, page: Page) -> None:
 def test_without_late_labels_there_is_no_card(served: Served, page: Page) -> None:
     """Cases that came with their labels have none, nor all time; a young stream says why."""
     page.goto(served.url("stream/churn/weekly?window=24h"))
-    expect(page.locator("#histogram")).to_be_visible()
-    expect(page.locator("#projection")).to_be_hidden()
+    expect(page.locator("#pr-plot svg path").first).to_be_attached()
+    expect(page.locator("#tab-labels")).to_be_hidden()
     page.goto(served.url(f"stream/{STREAM}?window=all"))
     expect(page.locator("#timeline-plot svg")).to_be_attached()
-    expect(page.locator("#projection")).to_be_hidden()
-    page.goto(served.url(f"stream/{STREAM}?window=6h"))
+    expect(page.locator("#tab-labels")).to_be_hidden()
+    page.goto(served.url(f"stream/{STREAM}?window=6h&tab=labels"))
     expect(page.locator("#projected > div").first).to_contain_text("not projected: fewer than 30")
     # Two figures fill the row.
     expect(page.locator("#projected > div")).to_have_count(2)

@@ -193,8 +193,10 @@ def test_what_users_send_is_never_markup(page: Page, complaints: list[str], serv
     link.click()
     expect(page.locator(".chip")).to_contain_text(HOSTILE)
     expect(page.locator("#tp")).not_to_be_empty()
-    for card in ("pr", "timeline", "histogram"):
+    for card in ("pr", "timeline"):
         page.locator(f"#{card}-plot").hover()
+    page.get_by_role("tab", name="Scores").click()
+    page.locator("#histogram-plot").hover()
     page.get_by_role("link", name="Compare").last.click()
     expect(page.locator("#a-segment")).to_have_value(f"country:{HOSTILE}")
     expect(page.locator("#result-a")).to_be_visible()

@@ -25,14 +25,15 @@ from .test_declared_threshold import DECLARED, declare
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-CHARTS = ("timeline", "pr", "roc", "histogram")
+CHARTS = {"timeline": "", "pr": "", "roc": "", "histogram": "scores"}
+"""Each with its tab."""
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 def opened(page: Page, served: Served, fragment: str = f"stream/{STREAM}?window=all") -> None:
     """Open a stream and wait for its charts."""
     page.goto(served.url(fragment))
-    for card in CHARTS:
+    for card in ("timeline", "histogram" if "tab=scores" in fragment else "roc"):
         expect(page.locator(f"#{card}-plot svg path").first).to_be_attached()
     expect(page.locator("[aria-busy]:visible")).to_have_count(0)
 
@@ -82,7 +83,7 @@ def test_rows_of_the_curves_are_the_servers(page: Page, served: Served) -> None:
 
 def test_rows_of_the_histogram_are_the_servers(page: Page, served: Served) -> None:
     """Edges and counts of each bin."""
-    opened(page, served)
+    opened(page, served, f"stream/{STREAM}?window=all&tab=scores")
     known = asked(served, "histogram", "&bins=40")
     found = rows(page, "histogram")
     assert [float(row["From"]) for row in found] == known["edges"][:-1]
@@ -94,7 +95,7 @@ def test_rows_of_the_timeline_are_those_of_its_table(page: Page, served: Served)
     """As many as the table has, with times in UTC and limits in two columns."""
     opened(page, served)
     found = rows(page, "timeline")
-    page.locator("#timeline .card-foot summary").click()
+    page.locator("#timeline .rows > summary").click()
     shown = page.locator("#timeline tbody tr")
     expect(shown.first).to_be_visible()
     assert len(found) == shown.count()
@@ -108,7 +109,7 @@ def test_rows_of_the_timeline_are_those_of_its_table(page: Page, served: Served)
 @pytest.mark.parametrize("card", CHARTS)
 def test_a_picture_explains_itself(page: Page, served: Served, card: str) -> None:
     """SVG with heading, what is seen and the legend; the PNG has twice its size."""
-    opened(page, served, f"stream/{STREAM}?window=all&segment=country:US")
+    opened(page, served, f"stream/{STREAM}?window=all&segment=country:US&tab={CHARTS[card]}")
     root = ET.fromstring(saved(page, card, "SVG").read_text(encoding="utf-8"))
     assert root.tag == f"{SVG}svg"
     texts = [each.text for each in root.iter(f"{SVG}text") if each.text]
@@ -224,7 +225,8 @@ def test_the_command_writes_a_report(
 def test_hostile_names_stay_text(page: Page, served: Served) -> None:
     """A segment's value that is markup is text in the picture, and no part of a file's name."""
     assert HOSTILE in COUNTRIES
-    fragment = f"stream/{STREAM}?window=all&segment=country:{HOSTILE.replace(' ', '%20')}"
+    segment = f"country:{HOSTILE.replace(' ', '%20')}"
+    fragment = f"stream/{STREAM}?window=all&tab=scores&segment={segment}"
     page.goto(served.url(fragment))
     expect(page.locator("#histogram-plot svg path").first).to_be_attached()
     root = ET.fromstring(saved(page, "histogram", "SVG").read_text(encoding="utf-8"))

@@ -246,7 +246,7 @@ def test_declared_costs_are_the_defaults(page: Page, days: Served) -> None:
     page.locator("#cost-fn").fill("50")
     expect(page.locator("#costs-declared")).to_have_text("the stream declares 3.00 and 40.0")
     expect(page.locator("#point-counts")).to_contain_text(
-        "A false positive costs 3.00, a missed positive 40.0."
+        "a false positive costs 3.00, a missed positive 40.0."
     )
     # Its course over time, in its unit.
     page.locator(f"#{RATE}").click(force=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import re
 from datetime import UTC, datetime, timedelta
@@ -53,7 +54,7 @@ def opened(page: Page, name: str, chart: str = "timeline") -> None:
 
 def steps_of(page: Page) -> list[tuple[datetime, datetime]]:
     """Return the steps of the time chart, the oldest first, by the links of its table."""
-    page.locator("#timeline .card-foot summary").click()
+    page.locator("#timeline .rows > summary").click()
     links = page.locator("#timeline tbody a")
     expect(links.first).to_be_visible()
     return [ends_of(link.get_attribute("href")) for link in reversed(links.all())]
@@ -118,7 +119,7 @@ def test_a_click_opens_a_step(fallen: Served, page: Page) -> None:
 
 
 def test_a_span_is_dragged(fallen: Served, page: Page) -> None:
-    """Whole steps from press to release; "Between" then has what is shown."""
+    """Whole steps from press to release; "Custom range" then has what is shown."""
     opened(page, fallen.url(f"stream/{FELL}"))
     steps = steps_of(page)
     box = page.locator("#timeline-plot").bounding_box()
@@ -135,7 +136,7 @@ def test_a_span_is_dragged(fallen: Served, page: Page) -> None:
     expect(page.locator("#timeline .chosen-span")).to_be_hidden()
     known = fallen.client.stream(FELL).snapshot(window=(start, end))
     expect(page.locator("#figure-auc_pr")).to_have_text(figure(known.auc_pr))
-    page.get_by_text("Between …").click()
+    page.get_by_text("Custom range").click()
     expect(page.locator("#from")).to_have_value(f"{start:%Y-%m-%dT%H:%M}")
     expect(page.locator("#to")).to_have_value(f"{end:%Y-%m-%dT%H:%M}")
 
@@ -164,7 +165,7 @@ def test_times_are_local_or_utc_and_say_so(fallen: Served, page: Page) -> None:
     """The choice changes every time that is shown, and is kept."""
     page.goto(fallen.url(f"stream/{FELL}"))
     expect(page.locator("#covered")).to_contain_text("local time")
-    page.get_by_text("Between …").click()
+    page.get_by_text("Custom range").click()
     before = page.locator("#from").input_value()
     page.get_by_role("button", name="Show UTC").click()
     expect(page.locator("#covered")).to_contain_text("UTC")
@@ -176,28 +177,32 @@ def test_times_are_local_or_utc_and_say_so(fallen: Served, page: Page) -> None:
 
 
 def test_segments_over_time_the_culprit_first(fallen: Served, page: Page) -> None:
-    """Small charts of the worst segments, the worst first; since when each is lower."""
-    opened(page, fallen.url(f"stream/{FELL}"), "trends")
-    page.locator("#trends .card-foot summary").click()
-    expect(page.locator("#trends tbody tr").first).to_be_visible()
-    rows = [row.locator("td").all_inner_texts() for row in page.locator("#trends tbody tr").all()]
-    names = list(dict.fromkeys(row[0] for row in rows))
+    """A line of each segment in its row, the worst first, and since when it is lower; in a file."""
+    opened(page, fallen.url(f"stream/{FELL}"))
+    rows = page.locator("#segments tbody tr")
+    expect(rows.first.locator(".sparkline")).to_be_visible()
     stream = fallen.client.stream(FELL)
     ranked = stream.rank_segments(window=DAY, min_references=10)
-    assert names == [f"{key}={value}" for key, value in (each.segment for each in ranked)]
+    names = [f"{key}={value}" for key, value in (each.segment for each in ranked)]
     assert names[0] == "country=FR"
-    drawn = page.locator("#trends tbody tr", has_text="country=FR")
-    assert drawn.count() > 5
-    expect(page.locator("#segments tbody tr").first.locator("td").last).to_have_text(
-        re.compile(r"\d\d:\d\d")
+    expect(rows.locator(".sparkline")).to_have_count(len(names))
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Segments: save their steps").click()
+    steps = list(csv.DictReader(saved.value.path().read_text().splitlines()))
+    assert list(dict.fromkeys(step["Segment"] for step in steps)) == names
+    drawn = [float(step["AUC-PR"]) for step in steps if step["Segment"] == names[0]]
+    assert len(drawn) > 5
+    expect(rows.first.locator(".sparkline")).to_have_attribute(
+        "aria-label", f"AUC-PR from {figure(drawn[0])} to {figure(drawn[-1])}"
     )
-    cell = page.locator("#segments tbody tr").first.locator("td").last
+    cell = rows.first.locator(".since")
+    expect(cell).to_have_text(re.compile(r"\d\d:\d\d"))
     since = cell.evaluate("(cell) => cell.firstChild.textContent")
     fell = stream.snapshot(window=DAY).window[1] - timedelta(hours=5)
     minutes = 60 * int(since[-5:-3]) + int(since[-2:]) - 60 * fell.hour - fell.minute
     assert min(minutes % 1440, -minutes % 1440) < 150
-    for row in page.locator("#segments tbody tr").all()[1:]:
-        expect(row.locator("td").last).to_have_text("")
+    for row in rows.all()[1:]:
+        expect(row.locator(".since")).to_have_text("")
 
 
 def test_segments_of_one_key_and_a_least_size(served: Served, page: Page) -> None:
@@ -209,7 +214,7 @@ def test_segments_of_one_key_and_a_least_size(served: Served, page: Page) -> Non
     known = served.client.stream(STREAM).rank_segments(min_references=50)
     expect(rows).to_have_count(len(known.segments))
     assert known.num_left_out > 0
-    expect(page.locator("#segments .note").first).to_contain_text(
+    expect(page.locator("#segments .card-foot")).to_contain_text(
         f"{known.num_left_out} smaller segments are left out."
     )
     expect(page.locator("#segments thead")).to_contain_text(

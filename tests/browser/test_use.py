@@ -81,7 +81,7 @@ def test_the_keyboard_reaches_everything(page: Page, served: Served) -> None:
     assert {("INPUT", "threshold-slider"), ("INPUT", "cost-fp"), ("A", "1 h")} <= reached
     assert sum(tag == "SUMMARY" for tag, _ in reached) >= 2
     assert any(tag == "A" and "BR" in text for tag, text in reached)
-    page.locator("#roc summary").focus()
+    page.locator("#roc .rows > summary").focus()
     page.keyboard.press("Enter")
     expect(page.get_by_role("table", name="Vertices of the ROC hull")).to_be_visible()
 

@@ -113,7 +113,7 @@ def test_curves_are_laid_over_each_other_at_one_prevalence(page: Page, served: S
     page.goto(served.url(f"compare?a={STREAM}&b=churn/weekly"))
     known = compared(served, {"stream": STREAM}, {"stream": "churn/weekly"})
     expect(page.locator("#result-a")).to_be_visible()
-    page.locator("#pr summary").click()
+    page.locator("#pr .rows > summary").click()
     rows = page.locator("#pr details tbody tr")
     expect(rows).to_have_count(11)
     texts = [row.locator("td").all_inner_texts() for row in rows.all()]
@@ -298,7 +298,7 @@ def test_a_window_of_ones_own(page: Page, served: Served) -> None:
     expect(page.locator("#figure-auc_pr")).not_to_be_empty()
     now = datetime.now(UTC).replace(second=0, microsecond=0)
     start, end = now - timedelta(hours=2), now - timedelta(hours=1)
-    page.get_by_text("Between …").click()
+    page.get_by_text("Custom range").click()
     page.get_by_label("From", exact=True).fill(start.strftime("%Y-%m-%dT%H:%M"))
     page.get_by_label("to", exact=True).fill(end.strftime("%Y-%m-%dT%H:%M"))
     page.get_by_role("button", name="Show", exact=True).click()

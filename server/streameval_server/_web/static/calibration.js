@@ -18,7 +18,6 @@ export class CalibrationCard {
         + "an error, too: its interval reaches 0 where chance explains it.",
     });
     this.element = this.card.element;
-    this.element.hidden = true;
     this.summary = h("p", { class: "summary", id: "calibration-counts" });
     this.figures = h("dl", { class: "headline calibration" });
     this.card.plotted.before(this.summary, this.figures);

@@ -1,7 +1,8 @@
-// A card with a chart: heading, legend, plot, note, the chart's data as a table, and what can be taken along.
+// A card with a chart: heading, a note behind an (i), legend, plot, its data as a table, and what can be taken along.
 
 import { h, redraw } from "./dom.js";
 import { Plot } from "./plot.js";
+import { info } from "./popover.js";
 import { sheetTable } from "./sheet.js";
 import { takeButtons } from "./take.js";
 
@@ -10,14 +11,14 @@ export class ChartCard {
     this.heading = h("h2", { id: `${id}-title` }, title);
     this.plotted = h("div", { class: `plot ${shape}`, id: `${id}-plot` });
     this.tableBody = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `${title}: table` });
-    this.details = h("details", { ontoggle: () => this.fillTable() },
+    this.details = h("details", { class: "rows", ontoggle: () => this.fillTable() },
       h("summary", {}, "Show as a table"), this.tableBody);
     this.keys = h("ul", { class: "keys", role: "list" });
     this.note = h("p", { class: "note" }, note ?? "");
     this.foot = h("div", { class: "card-foot" }, this.details, takeButtons(this));
     this.element = h("section", { class: "card", "aria-labelledby": `${id}-title`, id },
-      h("div", { class: "card-head" }, this.heading, this.keys),
-      this.plotted, this.note, this.foot);
+      h("div", { class: "card-head" }, h("div", { class: "titled" }, this.heading, info(title, this.note)), this.keys),
+      this.plotted, this.foot);
     this.plot = new Plot(this.plotted, signal);
     this.legend(keys ?? []);
   }

@@ -12,7 +12,7 @@ const SAME = 0.005; // by less than this a figure says the same as its twin, and
 
 export class FigureRow {
   constructor() {
-    this.element = h("dl", { class: "headline", id: "figures" });
+    this.element = h("dl", { class: "headline aside", id: "figures" });
   }
 
   /** Show a snapshot; later ones are filled in place. */

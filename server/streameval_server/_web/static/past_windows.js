@@ -4,6 +4,7 @@ import { metric } from "./api.js";
 import { h } from "./dom.js";
 import { count, period, titleOf } from "./format.js";
 import { COSTS } from "./metrics.js";
+import { info } from "./popover.js";
 import { between, errorCosts, selection, seconds, windowBetween } from "./route.js";
 import { intervals, measures, numbers, periods, sheetCsv, sheetTable } from "./sheet.js";
 import { aboutOf, fileName, save } from "./take.js";
@@ -19,8 +20,8 @@ export class PastWindows {
     this.body = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "At this threshold, the newest windows" });
     this.note = h("p", { class: "note" });
     this.element = h("div", { class: "past", id: "past" },
-      h("h3", {}, "What would have happened"), this.body,
-      h("div", { class: "card-foot" }, this.note, h("div", { class: "takes" },
+      h("div", { class: "titled" }, h("h3", {}, "What would have happened"), info("these windows", this.note)), this.body,
+      h("div", { class: "card-foot" }, h("div", { class: "takes" },
         h("button", { type: "button", class: "take", "aria-label": "What would have happened: save its rows", onclick: () => this.save() }, "CSV"))));
   }
 

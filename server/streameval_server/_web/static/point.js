@@ -1,4 +1,4 @@
-// The declared threshold: the rates at it, and what errors cost, with their intervals, and one of them over time.
+// The operating point: the rates at the declared threshold, and what errors cost, with their intervals; one of them over time.
 
 import { metric } from "./api.js";
 import { h, setText } from "./dom.js";
@@ -10,7 +10,7 @@ export class PointCard {
   /** `toWindow(window)` returns the link to a row's window. */
   constructor(signal, toWindow) {
     this.chosen = RATES[0];
-    this.timeline = new TimelineCard(signal, toWindow, { id: "point", title: "At the declared threshold" });
+    this.timeline = new TimelineCard(signal, toWindow, { id: "point", title: "At the declared threshold", note: "Intervals hold if the threshold was chosen on other cases." });
     this.element = this.timeline.element;
     this.element.hidden = true;
     this.summary = h("p", { class: "summary", id: "point-counts" });
@@ -22,10 +22,11 @@ export class PointCard {
     for (const cell of Object.values(this.cells)) cell.element = h("div", {}, h("dt", {}, cell.title), cell.value, cell.more);
     const { card } = this.timeline;
     this.title = card.heading;
-    this.drawn = [card.plotted, card.note, card.foot, card.keys];
-    this.figures = h("dl", { class: "headline rates" }, RATES.map((name) => this.cells[name].element));
-    card.plotted.before(this.summary, this.figures);
-    card.plotted.before(card.keys);
+    this.figures = h("dl", { class: "headline aside" }, RATES.map((name) => this.cells[name].element));
+    this.course = h("details", { class: "course", hidden: true }, h("summary", {}, "Over time"));
+    card.plotted.before(this.figures, this.summary, this.course);
+    this.course.append(card.keys, h("div", { class: "timed" }, card.plotted, card.foot));
+    this.element.classList.remove("timed");
   }
 
   /** Show the figures of a snapshot; without a declared threshold there is no card. */
@@ -34,10 +35,9 @@ export class PointCard {
     this.element.hidden = !point;
     if (!point) return;
     const hasCosts = point.costFp !== undefined;
-    setText(this.title, `At the declared threshold ${point.threshold}`.replace("-", "−"));
-    setText(this.summary, `${count(point.tp)} of ${count(point.tp + point.fn)} positives are called positive, and ${count(point.fp)} of ${count(point.fp + point.tn)} negatives. `
-      + (hasCosts ? `A false positive costs ${cost(point.costFp)}, a missed positive ${cost(point.costFn)}. ` : "")
-      + "The intervals hold if the threshold was chosen on other cases.");
+    setText(this.title, `At threshold ${point.threshold}`.replace("-", "−"));
+    setText(this.summary, `${count(point.tp)} of ${count(point.tp + point.fn)} positives and ${count(point.fp)} of ${count(point.fp + point.tn)} negatives are flagged`
+      + (hasCosts ? `; a false positive costs ${cost(point.costFp)}, a missed positive ${cost(point.costFn)}.` : "."));
     for (const { element } of COSTS.map((name) => this.cells[name])) {
       if (!hasCosts) element.remove();
       else if (!element.parentNode) this.figures.append(element);
@@ -55,13 +55,15 @@ export class PointCard {
   draw(rows, marks) {
     Object.assign(this, { rows, marks });
     const isDrawn = this.timeline.draw(rows, this.chosen, { read: limited, marks });
-    for (const each of this.drawn) each.hidden = !isDrawn;
+    this.course.hidden = !isDrawn;
   }
 
   choose(name) {
     this.chosen = name;
     for (const [each, { title }] of Object.entries(this.cells)) title.setAttribute("aria-pressed", String(each === name));
-    if (this.rows) this.draw(this.rows, this.marks);
+    if (!this.rows) return;
+    this.course.open = true;
+    this.draw(this.rows, this.marks);
   }
 }
 

@@ -2,13 +2,13 @@
 // same, and the names in it are not sent to servers' logs.
 //
 //   #/?window=24h&find=fraud&sort=auc_pr
-//   #/stream/fraud/v3?window=1h&segment=country:US&mature=3h&at=0.42&costs=1:10
+//   #/stream/fraud/v3?window=1h&segment=country:US&mature=3h&at=0.42&costs=1:10&tab=alarms
 //   #/compare?a=fraud/v3&a.window=1h&b=fraud/v4&b.window=1h&metric=auc_pr
 
 export const DEFAULT_WINDOW = "24h";
 
 export const WINDOWS = [
-  ["15m", "15 min"], ["1h", "1 h"], ["6h", "6 h"], ["24h", "24 h"], ["7d", "7 d"], ["all", "All time"],
+  ["15m", "15 min"], ["1h", "1 h"], ["6h", "6 h"], ["24h", "24 h"], ["7d", "7 d"], ["30d", "30 d"], ["90d", "90 d"], ["all", "All time"],
 ];
 
 const SECONDS = { s: 1, m: 60, h: 3600, d: 86400 };

@@ -1,10 +1,14 @@
-// Ranks segments by how much worse each is than the rest of its window.
+// Who: each segment with its figure, its course, how much worse than the rest it is and since when. The worst first.
 
-import { fill, h, redraw, setText, svg } from "./dom.js";
-import { count, figure, keyTitle, moment, percent, pValue, reason, segmentName, signed, titleOf, valueTitle } from "./format.js";
+import { fill, h, redraw, setText } from "./dom.js";
+import { count, figure, interval, keyTitle, moment, percent, pValue, reason, segmentName, signed, titleOf, valueTitle } from "./format.js";
 import { HEADLINE } from "./metrics.js";
+import { info } from "./popover.js";
+import { intervals, measures, numbers, periods, sheetCsv, words } from "./sheet.js";
+import { scaleOf, sparkline } from "./sparkline.js";
+import { aboutOf, fileName, save } from "./take.js";
 
-const MAX_SHOWN_ROWS = 12;
+const MAX_SHOWN_ROWS = 6;
 const MAX_SIGNIFICANT_P = 0.05; // p-values are adjusted for the number of segments
 const SIZES = [0, 10, 20, 50, 100, 500];
 export const MIN_CASES = 10; // positives and negatives of a segment, unless others are chosen
@@ -12,7 +16,7 @@ export const MIN_CASES = 10; // positives and negatives of a segment, unless oth
 export class SegmentsCard {
   /** `toSegment(segment)` returns the link to a segment; `changed({key, least})` gets what to rank. */
   constructor(toSegment, changed) {
-    Object.assign(this, { toSegment, key: "", least: MIN_CASES, falls: new Map() });
+    Object.assign(this, { toSegment, key: "", least: MIN_CASES, trends: new Map() });
     const choose = () => changed({ key: this.byKey.value, least: Number(this.size.value) });
     this.byKey = h("select", { id: "segment-key", onchange: choose });
     this.size = h("select", { id: "segment-least", onchange: choose }, SIZES.map((each) =>
@@ -21,17 +25,20 @@ export class SegmentsCard {
       h("label", { for: "segment-least" }, "Size"), this.size);
     this.body = h("div", { class: "scroll" });
     this.more = h("button", { type: "button", class: "quiet", hidden: true, onclick: () => { this.isWhole = true; this.show(); } });
+    this.left = h("span", { class: "summary" });
+    this.take = h("button", { type: "button", class: "take", "aria-label": "Segments: save their steps", hidden: true, onclick: () => this.save() }, "CSV");
     this.note = h("p", { class: "note" });
     this.crossing = h("p", { class: "note" });
     this.element = h("section", { class: "card", id: "segments", "aria-labelledby": "segments-title" },
-      h("div", { class: "card-head" }, h("h2", { id: "segments-title" }, "Segments, the worst first"), this.choices),
-      this.body, this.more, this.note, this.crossing);
+      h("div", { class: "card-head" }, h("div", { class: "titled" }, h("h2", { id: "segments-title" }, "Segments"),
+        info("segments", [this.note, this.crossing])), this.choices),
+      this.body, h("div", { class: "card-foot" }, h("div", { class: "choices" }, this.more, this.left), h("div", { class: "takes" }, this.take)));
   }
 
   /** Show that the stream declares no segment keys. */
   undeclared(name) {
     this.more.hidden = this.choices.hidden = true;
-    redraw(this.body, () => fill(this.body, h("p", { class: "empty" }, `${name} declares no segment keys. Declare some to see where the model performs worse:`),
+    redraw(this.body, () => fill(this.body, h("p", { class: "empty" }, "No segment keys are declared. To see where the model is worse:"),
       h("pre", { tabindex: 0 }, h("code", {}, `client.update_stream("${name}", segment_keys=["country"])`))));
   }
 
@@ -54,15 +61,17 @@ export class SegmentsCard {
   update(answer, selected) {
     Object.assign(this, { ranked: answer.segments, selected, prevalence: answer.prevalence });
     const left = Number(answer.numLeftOut);
-    setText(this.note, `Each segment is compared with the rest of the window, all at a prevalence of ${percent(answer.prevalence)}, the greatest of these segments. `
-      + "Intervals are per segment; p is adjusted for the number of segments (Holm), and below 0.05 the difference is drawn in colour."
-      + (left ? ` ${count(left)} smaller ${left === 1 ? "segment is" : "segments are"} left out.` : ""));
+    setText(this.note, `Each segment against the rest of the window, at a prevalence of ${percent(answer.prevalence)}, the greatest of these segments. `
+      + "Limits are of each segment alone; p is adjusted for their number (Holm), and a difference below 0.05 has a colour. "
+      + "The lines have one scale, each step at its own prevalence.");
+    setText(this.left, left ? `${count(left)} smaller ${left === 1 ? "segment is" : "segments are"} left out.` : "");
     this.show();
   }
 
-  /** Say since when segments are lower: from their name to {since, by, range, warnings}. */
-  fell(falls) {
-    this.falls = falls;
+  /** Show the steps of segments, and since when they are lower: `loadTrends` has them by name. */
+  follow(trends) {
+    this.trends = trends;
+    this.take.hidden = !trends.size;
     this.show();
   }
 
@@ -72,7 +81,7 @@ export class SegmentsCard {
   }
 
   draw() {
-    const { ranked, selected } = this;
+    const { ranked } = this;
     if (!ranked) return;
     if (!ranked.length) {
       this.more.hidden = true;
@@ -83,20 +92,15 @@ export class SegmentsCard {
     const shown = this.isWhole ? ranked : ranked.slice(0, MAX_SHOWN_ROWS);
     this.more.hidden = shown.length === ranked.length;
     this.more.textContent = `Show all ${ranked.length}`;
-    const reach = reachOf(ranked);
+    const trends = shown.map((each) => this.trends.get(segmentName(each.segment)));
+    const scale = scaleOf(trends.map((each) => each?.values ?? []));
+    const hasFallen = trends.some((each) => each?.fall);
+    const columns = [["Segment"], [this.valueTitle, "number"], ...(scale ? [[`${figure(scale.low, 2)} to ${figure(scale.high, 2)}`, "spark"]] : []),
+      ["Difference", "number"], ["p", "number"], ...(hasFallen ? [["Lower since about"]] : []), ["Positives", "number"]];
     fill(this.body, h("table", { class: "data ranked" },
       h("caption", { class: "hidden" }, "Segments by how much worse they are than the rest, the worst first"),
-      h("thead", {}, h("tr", {},
-        h("th", { scope: "col" }, "Segment"),
-        h("th", { scope: "col", class: "number" }, this.valueTitle),
-        h("th", { scope: "col", class: "number" }, "Difference"),
-        h("th", { scope: "col", class: "drawn" }, h("span", { class: "hidden" }, "Interval drawn; "), `−${figure(reach, 2)} … +${figure(reach, 2)}`),
-        h("th", { scope: "col", class: "number" }, "95 % interval"),
-        h("th", { scope: "col", class: "number" }, "p"),
-        h("th", { scope: "col", class: "number" }, "Positives"),
-        h("th", { scope: "col", class: "number" }, "Labelled"),
-        h("th", { scope: "col" }, "Lower since about"))),
-      h("tbody", {}, shown.map((each) => this.row(each, reach, selected)))));
+      h("thead", {}, h("tr", {}, columns.map(([title, kind]) => h("th", { scope: "col", class: kind ?? null }, title)))),
+      h("tbody", {}, shown.map((each, index) => this.row(each, trends[index], { scale, hasFallen })))));
     if (focused) [...this.body.querySelectorAll("a")].find((each) => each.textContent === focused)?.focus();
   }
 
@@ -105,46 +109,50 @@ export class SegmentsCard {
     return `${titleOf(HEADLINE)} at ${percent(this.prevalence)}`;
   }
 
-  row(each, reach, selected) {
-    const { key, value } = each.segment;
-    const isSelected = selected && selected.key === key && selected.value === value;
-    const limits = each.difference.interval;
-    const fall = this.falls.get(segmentName(each.segment));
+  row(each, trend, { scale, hasFallen }) {
+    const { segment, value, difference } = each;
+    const isSelected = this.selected && segmentName(this.selected) === segmentName(segment);
+    const cell = (title, kind, ...content) => h("td", { class: kind, "data-title": title }, content.flat());
+    const low = (text) => (text ? h("span", { class: "limits" }, text) : null);
     return h("tr", { class: isSelected ? "selected" : null },
-      h("th", { scope: "row" }, h("a", { href: this.toSegment(each.segment), "aria-current": isSelected ? "true" : null },
-        h("span", { class: "key" }, keyTitle(key)), " ", valueTitle(each.segment))),
-      h("td", { class: "number", "data-title": this.valueTitle }, each.value.value === undefined ? h("span", { class: "reason" }, reason(each.value)) : figure(each.value.value)),
-      h("td", { class: "number", "data-title": "Difference" },
-        each.difference.value === undefined && each.value.value !== undefined ? h("span", { class: "reason" }, `the rest: ${reason(each.difference)}`) : signed(each.difference.value)),
-      h("td", { class: "drawn" }, whisker(each, reach)),
-      h("td", { class: "number", "data-title": "95 % interval" }, limits?.lower === undefined ? "–" : `${signed(limits.lower)} to ${signed(limits.upper)}`),
-      h("td", { class: "number", "data-title": "p" }, pValue(each.pValue)),
-      h("td", { class: "number", "data-title": "Positives" }, count(Number(each.numPositiveRef))),
-      h("td", { class: "number", "data-title": "Labelled" }, percent(each.coverage?.labelledShare)),
-      h("td", { "data-title": "Lower since about" }, fall ? fallTime(fall) : ""));
+      h("th", { scope: "row" }, h("a", { href: this.toSegment(segment), "aria-current": isSelected ? "true" : null },
+        h("span", { class: "key" }, keyTitle(segment.key)), " ", valueTitle(segment))),
+      cell(this.valueTitle, "number", value.value === undefined ? h("span", { class: "reason" }, reason(value)) : figure(value.value), low(interval(value.interval))),
+      scale ? h("td", { class: "spark" }, trend ? sparkline(trend.values, { places: trend.places, scale }) : null) : null,
+      cell("Difference", `number difference ${significance(each)}`, difference.value === undefined && value.value !== undefined
+        ? h("span", { class: "reason" }, `the rest: ${reason(difference)}`) : signed(difference.value), low(limitsOf(difference))),
+      cell("p", "number", pValue(each.pValue)),
+      hasFallen ? cell("Lower since about", "since", trend?.fall ? fallTime(trend.fall) : []) : null,
+      cell("Positives", "number", count(Number(each.numPositiveRef)), low(each.coverage ? `${percent(each.coverage.labelledShare)} labelled` : "")));
   }
+
+  /** The rows of the file: the steps of each segment. */
+  sheet() {
+    return {
+      columns: [words("Segment"), periods("From", (start) => moment(start)), measures(titleOf(HEADLINE), HEADLINE),
+        intervals("95 % interval", HEADLINE), numbers("Positives", count), numbers("Negatives", count)],
+      rows: [...this.trends.values()].flatMap(({ segment, rows }) => rows.map((each) =>
+        [segmentName(segment), [each.start, each.end], each.value, each.value.interval, each.positives, each.negatives])),
+    };
+  }
+
+  save() {
+    save(fileName(`${aboutOf(this.element)} segments`, "csv"), sheetCsv(this.sheet()), "text/csv");
+  }
+}
+
+/** The limits of a difference; "" without. */
+function limitsOf({ interval: limits }) {
+  return limits?.lower === undefined ? "" : `${signed(limits.lower)} to ${signed(limits.upper)}`;
+}
+
+/** What colours a difference; the adjusted p decides, because of many intervals one in twenty misses. */
+function significance({ difference, pValue: p }) {
+  return !(p < MAX_SIGNIFICANT_P) ? "" : difference.value < 0 ? "worse" : "better";
 }
 
 /** When a segment fell, most likely, between which steps with 95 % confidence, and what looks the same. */
 function fallTime({ since, range: [first, last], warnings }) {
   const range = first.getTime() === last.getTime() ? null : h("span", { class: "limits" }, ` ${moment(first)} to ${moment(last)}`);
-  return [moment(since), range, ...warnings.map((each) => h("span", { class: "limits" }, ` ${each}`))];
-}
-
-function reachOf(ranked) {
-  const ends = ranked.flatMap(({ difference }) => [difference.value, difference.interval?.lower, difference.interval?.upper])
-    .filter((end) => end !== undefined).map(Math.abs);
-  return Math.min(1, Math.ceil(Math.max(0.05, ...ends) * 20) / 20);
-}
-
-/** A dot with its interval on an axis from -reach to +reach, coloured where the difference is significant. */
-function whisker({ difference, pValue: p }, reach) {
-  const at = (value) => 60 + 58 * Math.max(-1, Math.min(1, value / reach));
-  const limits = difference.interval;
-  const significance = !(p < MAX_SIGNIFICANT_P) ? "" : difference.value < 0 ? "worse" : "better";
-  return svg("svg", { class: `whisker ${significance}`, viewBox: "0 0 120 16", width: 120, height: 16, "aria-hidden": true },
-    svg("line", { class: "middle", x1: 60, x2: 60, y1: 0, y2: 16 }),
-    limits?.lower === undefined ? null
-      : svg("line", { class: "reach", x1: at(limits.lower), x2: at(limits.upper), y1: 8, y2: 8 }),
-    difference.value === undefined ? null : svg("circle", { cx: at(difference.value), cy: 8, r: 3.5 }));
+  return [moment(since), " ", warnings.length ? info("this time", warnings.map((each) => h("p", { class: "note" }, each))) : null, range];
 }

@@ -1,7 +1,7 @@
-// One stream: alarms, figures, time, segments, curves, threshold, calibration, scores by class.
+// One stream: what is said of it, its course, its segments, its operating point; the rest in tabs.
 
 import { openAlarms } from "./alarm_states.js";
-import { AlarmsCard } from "./alarms.js";
+import { AlarmsCard, isOpen } from "./alarms.js";
 import { Answer } from "./answer.js";
 import { ApiError, Refresher, streamPath, throttle, watch } from "./api.js";
 import { CalibrationCard } from "./calibration.js";
@@ -11,11 +11,12 @@ import { FigureRow, HULL } from "./figure_row.js";
 import { COSTS, HEADLINE, RATES, SHOWN } from "./metrics.js";
 import { NoLabels } from "./no_labels.js";
 import { between, DEFAULT_WINDOW, replace, seconds, segment, segmentProblem, segmentText, toStream, windowProblem, WINDOWS } from "./route.js";
-import { SegmentTrends } from "./segment_trends.js";
+import { loadTrends } from "./segment_trends.js";
 import { MIN_CASES, SegmentsCard } from "./segments.js";
 import { malformed, noData, oneClass, showFailure, skeleton } from "./states.js";
 import { StreamHead } from "./stream_head.js";
 import { StreamReader } from "./stream_reader.js";
+import { Tabs } from "./tabs.js";
 import { TimeCharts } from "./time_charts.js";
 import { Warnings } from "./warnings.js";
 
@@ -24,6 +25,8 @@ const CURVE_GAP_MS = 1_000;
 const SLOW_GAP_MS = 5_000;
 const TRENDS_GAP_MS = 20_000; // a series of each of some segments
 const PROJECTION_GAP_MS = 60_000; // each takes the server up to seconds
+// What each tab draws from; what is not shown is not asked for. The scores are marked at the curves' threshold.
+const LOADS = { curves: ["curve"], calibration: ["calibration"], scores: ["curve", "histogram"] };
 const RARE_SHARE = 0.05; // of positives: nearly all scores are in the first bins of equal width
 
 export class StreamView {
@@ -42,6 +45,7 @@ export class StreamView {
       this.start();
     } else {
       this.decision.choose(this.at);
+      this.loadTab();
     }
     this.follow();
   }
@@ -65,13 +69,14 @@ export class StreamView {
     const at = parameters.get("at");
     this.at = at === null || Number.isNaN(Number(at)) ? null : Number(at);
     const costs = (parameters.get("costs") ?? "").split(":").map(Number);
+    this.tab = parameters.get("tab") ?? "";
     this.costs = costs.length === 2 && costs.every((each) => each >= 0) && costs.some((each) => each > 0) ? costs : null; // null: the declared ones
   }
 
   /** The link to this view with a change. */
   link(change = {}) {
-    const { window, segment: chosen, mature, key, least, at, costs } = this;
-    const now = { window, segment: chosen, mature, key, least, at, costs, ...change };
+    const { window, segment: chosen, mature, key, least, at, costs, tab } = this;
+    const now = { window, segment: chosen, mature, key, least, at, costs, tab, ...change };
     return toStream(this.name, {
       window: now.window === DEFAULT_WINDOW ? "" : now.window,
       segment: now.segment ? segmentText(now.segment) : "",
@@ -80,6 +85,7 @@ export class StreamView {
       least: now.least === MIN_CASES ? "" : String(now.least),
       at: now.at === null ? "" : String(now.at),
       costs: now.costs === null ? "" : now.costs.join(":"),
+      tab: now.tab,
     });
   }
 
@@ -88,10 +94,13 @@ export class StreamView {
   build() {
     const toWindow = (window) => this.link({ window });
     const toSegment = (chosen) => this.link({ segment: chosen });
-    this.head = new StreamHead(this.name, (change) => this.link(change), () => this.start());
-    this.answer = new Answer(toSegment, () => this.alarms.reveal());
-    this.figures = new FigureRow();
     this.warnings = new Warnings((change) => this.link(change));
+    this.head = new StreamHead(this.name, (change) => this.link(change), () => this.start(), this.warnings.caveats);
+    this.answer = new Answer(toSegment, () => {
+      this.tabs.choose("alarms");
+      this.alarms.reveal();
+    });
+    this.figures = new FigureRow();
     this.placeholder = h("div");
     this.unlabelled = new NoLabels(this.name, this.signal);
     this.alarms = new AlarmsCard(this.name, this.signal, toSegment, (status) => this.detected(status), (error) => this.fail(error));
@@ -107,25 +116,38 @@ export class StreamView {
       },
     });
     this.segments = new SegmentsCard(toSegment, (chosen) => { location.hash = this.link(chosen); });
-    this.trends = new SegmentTrends(this.signal, toSegment);
     this.cards = [...this.time.cards, this.segments, ...this.decision.cards, this.calibration];
     const { timeline, projection, point } = this.time;
     const { curves, threshold, histogram } = this.decision;
-    this.over = h("div", { class: "cards" }, [timeline, projection, this.trends, this.segments].map(({ element }) => element));
-    this.cases = h("div", { class: "cards" }, curves, [point, threshold, this.calibration, histogram].map(({ element }) => element));
-    fill(this.root, this.head.element, this.answer.element, this.figures.element, this.warnings.element, this.placeholder,
-      this.over, this.alarms.element, this.cases);
+    this.first = h("div", { class: "first" }, timeline.element, this.figures.element, this.segments.element, point.element);
+    this.tabs = new Tabs("More of this stream", [
+      ["curves", "Curves and threshold", [curves, threshold.element]], ["calibration", "Calibration", [this.calibration.element]],
+      ["scores", "Scores", [histogram.element]], ["labels", "Labels", [projection.element]], ["alarms", "Alarms", [this.alarms.element]],
+    ], (tab) => {
+      this.tab = tab;
+      replace(this.link());
+      this.follow();
+      this.loadTab();
+    });
+    fill(this.root, this.head.element, this.answer.element, this.warnings.element, this.placeholder, this.first, this.tabs.element);
+    this.tabs.offer({ curves: false, calibration: false, scores: false, labels: false, alarms: false });
     this.showBody(false);
     this.follow();
   }
 
   showBody(isShown) {
-    this.over.hidden = this.cases.hidden = !isShown;
+    this.first.hidden = !isShown;
+  }
+
+  /** Load what the tab that is shown draws. */
+  loadTab() {
+    if (this.snapshot) for (const name of LOADS[this.tabs.shown] ?? []) this.refreshers[name].request();
   }
 
   /** Update what follows the URL: the head, and the links of cards. */
   follow() {
     this.head.choose(this);
+    this.tabs.show(this.tab);
     this.segments.show();
     this.alarms.show();
     this.time.follow();
@@ -156,18 +178,23 @@ export class StreamView {
       calibration: refresher(this.calibration.element, () => this.loadCalibration(), SLOW_GAP_MS),
       segments: refresher(this.segments.element, () => this.loadSegments(), SLOW_GAP_MS),
       unlabelled: refresher(this.unlabelled.element, () => this.unlabelled.load(this.reader, this.snapshot), SLOW_GAP_MS),
-      trends: refresher(this.trends.element, () => this.loadTrends(), TRENDS_GAP_MS),
+      trends: refresher(this.segments.element, () => this.loadTrends(), TRENDS_GAP_MS),
       reference: new Refresher(() => this.time.loadReference(this.reader, this.snapshot, this.status), PROJECTION_GAP_MS,
         this.requestSignal, (error) => this.failPart(this.time.timeline.element, error)),
       projection: new Refresher(() => this.loadProjection(), PROJECTION_GAP_MS, this.requestSignal, (error) => {
         if (error.isDenied) this.fail(error);
-        else if (error.status) this.time.projection.fail(error.message); // all other cards have their answers
+        else if (error.status) { // all other cards have their answers
+          this.time.projection.fail(error.message);
+          this.tabs.offer({ labels: true });
+        }
       }),
     };
     this.time.clear();
+    this.tabs.offer({ labels: false });
+    this.segments.follow(new Map());
     this.decision.clear();
     for (const { element } of this.cards) element.setAttribute("aria-busy", "true");
-    if (this.over.hidden) redraw(this.placeholder, () => fill(this.placeholder, skeleton([72, 104, 320])));
+    if (this.first.hidden) redraw(this.placeholder, () => fill(this.placeholder, skeleton([72, 104, 320])));
     this.snapshot = this.ranking = null;
     this.answer.update({ snapshot: null, projected: null, segment: this.segment });
     this.reader = new StreamReader(this.name, this, this.requestSignal);
@@ -193,7 +220,7 @@ export class StreamView {
     if (error.isUnavailable && this.snapshot) return; // the last figures stay; the banner says that they are old
     this.clear();
     this.head.offer(error.status !== 404);
-    this.alarms.element.hidden = true;
+    this.tabs.offer({ alarms: false });
     const shown = this.context.failure(error);
     redraw(this.placeholder, () => fill(this.placeholder, shown));
   }
@@ -201,6 +228,7 @@ export class StreamView {
   /** Show nothing of a selection. */
   clear() {
     this.showBody(false);
+    this.tabs.offer({ curves: false, calibration: false, scores: false, labels: false });
     this.answer.element.hidden = true;
     fill(this.figures.element);
     this.warnings.clear();
@@ -223,8 +251,9 @@ export class StreamView {
     redraw(this.placeholder, () => this.showPlaceholder());
     this.showBody(!isEmpty);
     this.figures.element.hidden = isEmpty;
-    if (hasBoth) this.refreshers.curve.request();
-    if (!isEmpty) for (const name of ["histogram", "timeline", "calibration", "segments"]) this.refreshers[name].request();
+    this.tabs.offer({ curves: hasBoth, scores: !isEmpty });
+    if (!isEmpty) for (const name of ["timeline", "segments"]) this.refreshers[name].request();
+    this.loadTab();
   }
 
   showPlaceholder() {
@@ -256,28 +285,28 @@ export class StreamView {
   /** Take what the stream's detector says; null where there is none. */
   detected(status) {
     this.status = status;
+    this.tabs.offer({ alarms: status !== null });
+    this.tabs.mark("alarms", status ? String(status.alarms.filter(isOpen).length || "") : "");
     this.answer.update({ status });
     if (this.snapshot) this.refreshers.reference.request();
   }
 
   async loadProjection() {
     this.answer.update({ projected: await this.time.loadProjection(this.reader) });
+    this.tabs.offer({ labels: !this.time.projection.element.hidden });
   }
 
-  /** Only scores that are declared as probabilities are judged as such. */
   async loadCalibration() {
-    const { settings } = await this.reader.describe();
     const isRare = this.positives < RARE_SHARE * (this.positives + this.negatives);
-    const isShown = settings.scale === "SCALE_PROBABILITY";
-    if (isShown) {
-      const strategy = isRare ? "RELIABILITY_BINS_MASS" : "RELIABILITY_BINS_WIDTH";
-      this.calibration.draw(await this.reader.read("reliability", { strategy }));
-    }
-    this.calibration.element.hidden = !isShown;
+    const strategy = isRare ? "RELIABILITY_BINS_MASS" : "RELIABILITY_BINS_WIDTH";
+    this.calibration.draw(await this.reader.read("reliability", { strategy }));
   }
 
   async loadSegments() {
-    const { settings: { segmentKeys } } = await this.reader.describe();
+    const { settings: { segmentKeys, scale } } = await this.reader.describe();
+    // Only scores that are declared as probabilities are judged as such.
+    this.tabs.offer({ calibration: scale === "SCALE_PROBABILITY" });
+    this.loadTab();
     if (!segmentKeys.length) {
       this.segments.undeclared(this.name);
       return;
@@ -290,8 +319,9 @@ export class StreamView {
     if (this.time.rows.length) this.refreshers.trends.request();
   }
 
-  /** Load the worst segments over time, beside the whole stream. */
+  /** Load the worst segments over time. */
   async loadTrends() {
-    this.segments.fell(await this.trends.load(this.reader, this.snapshot, this.ranking.segments, this.segment ? [] : this.time.rows));
+    const first = this.segment ? undefined : this.time.rows[0]?.start;
+    this.segments.follow(await loadTrends(this.reader, this.snapshot, this.ranking.segments, first));
   }
 }

@@ -3,14 +3,15 @@
 import { fill, h, setText } from "./dom.js";
 import { chooseUtc, count, dated, fieldOf, isUtc, keyTitle, period, span, timeOf, valueTitle, zone } from "./format.js";
 import { between, seconds, segmentText, toCompare, toStreams, windowBetween, WINDOWS } from "./route.js";
+import { closing, info } from "./popover.js";
 import { TakeMenu } from "./take_menu.js";
 
 export class StreamHead {
   /**
    * `link(change)` returns the link to the view with another window or segment; `zoned()` is called when
-   * times are to be shown in another zone.
+   * times are to be shown in another zone; `caveats` is the list of what the limits assume.
    */
-  constructor(name, link, zoned) {
+  constructor(name, link, zoned, caveats) {
     Object.assign(this, { name, link, zoned, isEdited: false });
     this.title = h("h1", { tabindex: -1 }, name);
     this.windows = h("nav", { class: "segmented", "aria-label": "Window" });
@@ -20,11 +21,11 @@ export class StreamHead {
     this.covered = h("p", { class: "summary", id: "covered" });
     this.internals = h("p", { id: "internals" });
     this.actions = h("div", { class: "actions" }, this.compare, this.take.element);
-    this.windowRow = h("div", { class: "window-row" }, this.windows, this.custom(), this.covered,
-      h("details", { class: "custom internals" }, h("summary", {}, "Details"), this.internals));
+    this.windowRow = h("div", { class: "window-row" }, this.windows, this.custom(),
+      h("div", { class: "covered" }, this.covered, info("this view", [caveats, this.internals])));
     this.element = h("div", { class: "view-head" },
-      h("nav", { "aria-label": "Breadcrumb", class: "crumbs" }, h("a", { href: toStreams() }, "Streams")),
-      h("div", { class: "title-row" }, this.title, this.chip, this.actions), this.windowRow);
+      h("div", { class: "title-row" }, h("nav", { "aria-label": "Breadcrumb", class: "crumbs" }, h("a", { href: toStreams() }, "Streams")),
+        this.title, this.chip, this.actions), this.windowRow);
   }
 
   /** The form for a window between two times; it has those that are shown. */
@@ -34,7 +35,7 @@ export class StreamHead {
     const { from, to } = this;
     this.zone = h("button", { type: "button", class: "quiet", id: "zone", onclick: () => this.changeZone() });
     this.zoneNote = h("p", { class: "note", id: "zone-note" });
-    this.customBox = h("details", { class: "custom", ontoggle: () => { this.isEdited = false; } }, h("summary", {}, "Between …"),
+    this.customBox = h("details", { class: "custom", ontoggle: () => { this.isEdited = false; } }, h("summary", {}, "Custom range"),
       h("form", {
         onsubmit: (event) => {
           event.preventDefault();
@@ -48,7 +49,7 @@ export class StreamHead {
       }, h("label", { for: "from" }, "From"), from, h("label", { for: "to" }, "to"), to, h("button", { type: "submit" }, "Show"),
       h("div", { class: "zone" }, this.zoneNote, this.zone)));
     this.showZone();
-    return this.customBox;
+    return closing(this.customBox);
   }
 
   changeZone() {

@@ -8,6 +8,7 @@ import { cost, count, percent, score, titleOf } from "./format.js";
 import { cheapestVertex, pointAt } from "./geometry.js";
 import { COSTS } from "./metrics.js";
 import { PastWindows } from "./past_windows.js";
+import { info } from "./popover.js";
 import { errorCosts } from "./route.js";
 import { aDay, casesADay, limitsADay, rateWords, TargetsForm } from "./targets.js";
 
@@ -45,15 +46,16 @@ export class ThresholdCard {
     this.advice = h("p", { class: "advice", id: "advice" });
     this.adopt = h("button", { type: "button", class: "quiet", onclick: () => this.choose(this.best.threshold) },
       "Use this threshold");
-    this.note = h("p", { class: "note", id: "threshold-note" });
+    this.note = h("p", { class: "note", id: "threshold-note" }, "Intervals (95 %) hold for a threshold that was chosen on other cases. "
+      + "Flagged a day counts cases without a label, too: they are taken to be flagged as often as the others.");
     this.element = h("section", { class: "card", id: "threshold", "aria-labelledby": "threshold-title" },
-      h("div", { class: "card-head" }, h("h2", { id: "threshold-title" }, "Threshold"), this.declare.element),
+      h("div", { class: "card-head" }, h("div", { class: "titled" }, h("h2", { id: "threshold-title" }, "Threshold"), info("the threshold", this.note)), this.declare.element),
       h("div", { class: "slider" },
         h("label", { for: "threshold-slider" }, "Flag cases at scores from ", this.shown),
         this.slider,
         h("div", { class: "slider-ends", "aria-hidden": true }, h("span", {}, "all flagged"), h("span", {}, "none flagged"))),
       h("div", { class: "decision" },
-        h("div", {}, this.confusion(), this.note),
+        this.confusion(),
         h("dl", { class: "facts" }, Object.values(this.facts).map(({ title, value, more }) => h("div", {}, h("dt", {}, title), value, more))),
         h("div", { class: "choosing" }, this.targets.element,
           h("fieldset", { class: "costs" },
@@ -217,8 +219,6 @@ export class ThresholdCard {
     this.put("cost", COST.format(this.cost(fp, fn)), "");
     const limits = answer && isSame(answer.usedCosts, this.usedCosts) ? rateWords(COSTS[0], metric(answer, COSTS[0])).more : "";
     this.put("each", cost(this.cost(fp, fn) / (tp + fp + fn + tn)), limits);
-    setText(this.note, "Intervals (95 %) hold for a threshold that was chosen on other cases. Flagged a day counts cases without a label, too: "
-      + "they are taken to be flagged as often as the others.");
     this.slider.setAttribute("aria-valuetext", `${score(this.chosen.threshold)}: precision ${percent(rates.precision)}, recall ${percent(rates.recall)}`);
   }
 

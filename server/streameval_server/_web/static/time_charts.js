@@ -19,7 +19,7 @@ export class TimeCharts {
     this.point = new PointCard(signal, toWindow);
     this.cards = [this.timeline, this.point];
     this.marks = new Marks(name, signal, () => this.draw());
-    this.timeline.card.foot.before(this.marks.element);
+    this.timeline.card.details.after(this.marks.element);
   }
 
   /** Forget the answers about the last selection. */

@@ -15,8 +15,9 @@ const NOTHING = { spans: [], reference: null, marks: [] };
 
 export class TimelineCard {
   /** `toWindow(window)` returns the link to a row's window; `title` is the card's. */
-  constructor(signal, toWindow, { id, title }) {
+  constructor(signal, toWindow, { id, title, note = "" }) {
     this.toWindow = toWindow;
+    this.caveat = note && `${note} `;
     this.card = new ChartCard(signal, { id, title, shape: "wide" });
     this.element = this.card.element;
     this.element.classList.add("timed");
@@ -30,7 +31,7 @@ export class TimelineCard {
    */
   draw(snapshots, name, { read = (found) => found, ...given } = {}) {
     const beside = { ...NOTHING, ...given };
-    const { spans, reference, marks } = beside;
+    const { spans } = beside;
     this.name = name;
     const rows = snapshots.map((each) => ({ ...each, value: read(metric(each.snapshot, name)) }));
     if (rows.filter((each) => each.value.value !== undefined).length < 2) return false;
@@ -40,7 +41,7 @@ export class TimelineCard {
     const projected = spans.filter(isProjected);
     this.card.legend([["line a", `${title}, 95 % interval`],
       ...(rows.some((each) => each.isFew && each.value.value !== undefined) ? [["few", `fewer than ${MIN_POSITIVES} positives`]] : [])]);
-    this.card.note.textContent = `Times are ${zone()}. A step lasts until it has ${MIN_POSITIVES} positives. ${HELP}`
+    this.card.note.textContent = `${this.caveat}Times are ${zone()}. A step lasts until it has ${MIN_POSITIVES} positives. ${HELP}`
       + (hasCoverage ? "" : " These cases arrived with their labels: there is no delay to show.");
     this.select.update(rows);
     const label = `${title} in ${rows.length} steps of time`

@@ -1,31 +1,41 @@
-// The warnings of a snapshot in the page's words, with a button that does what a warning advises.
+// The warnings of a snapshot in the page's words, with a button that does what a warning advises; caveats of limits apart.
 
 import { fill, h, redraw } from "./dom.js";
 import { span } from "./format.js";
 import { sentence } from "./states.js";
+
+// What they say is of limits, and asks nothing of a reader.
+const CAVEATS = ["WARNING_KIND_COARSE_SCORES", "WARNING_KIND_CLUSTERS_OF_WHOLE", "WARNING_KIND_DEPENDENT_CASES"];
 
 export class Warnings {
   /** `link(change)` returns the link to the view with another selection. */
   constructor(link) {
     this.link = link;
     this.element = h("ul", { class: "warnings", id: "warnings" });
+    this.caveats = h("ul", { class: "caveats", id: "caveats" }); // behind an (i)
   }
 
   /** Show those of a snapshot; `typicalS` is the time in which nine labels of ten arrive, if it is known. */
   show(snapshot, typicalS) {
     const kinds = snapshot.warningKinds ?? [];
-    const listed = snapshot.warnings.map((text, index) => worded(kinds[index], text, typicalS));
-    const key = JSON.stringify(listed);
-    this.element.hidden = !listed.length;
+    const all = snapshot.warnings.map((text, index) => [CAVEATS.includes(kinds[index]), ...worded(kinds[index], text, typicalS)]);
+    const key = JSON.stringify(all);
     if (key === this.key) return; // a button that is pressed stays
     this.key = key;
-    redraw(this.element, () => fill(this.element, listed.map(([text, action, change]) =>
-      h("li", {}, text, action ? [" ", h("a", { class: "button quiet", href: this.link(change) }, action)] : null))));
+    this.list(this.element, all.filter(([isCaveat]) => !isCaveat));
+    this.list(this.caveats, all.filter(([isCaveat]) => isCaveat));
+  }
+
+  list(element, listed) {
+    element.hidden = !listed.length;
+    redraw(element, () => fill(element, listed.map(([, text, action, change]) =>
+      h("li", {}, text, ...(action ? [" ", h("a", { class: "button quiet", href: this.link(change) }, action)] : [])))));
   }
 
   clear() {
     this.key = null;
     fill(this.element);
+    fill(this.caveats);
   }
 }
 
