@@ -7,6 +7,7 @@
 - `band_index`, `cell_residuals`: the band of a score, and the residual of a cell, by look-up.
 - `side_table`: the sums of all values over many rows; `open_panes`: such sums for each pane that
   is not observed yet.
+- `past_cases`: cases of before, by the panes that were kept, to be replayed.
 - `evidence`: the arithmetic of bets, without state.
 - `processes`: the evidence of all processes, by the time at which a change may have begun.
 - `change`: since when and by how much a mean has changed, from the evidence.

@@ -81,6 +81,9 @@ class Alarm(Result):
     last_at : datetime
         When it did so last.
     acknowledged_at : datetime or None
+    is_past : bool
+        Whether it would have been raised, if labels had come in time, before the detector was
+        declared: found by a replay. Nothing is open of it, and it is not sent.
     """
 
     number: int
@@ -102,11 +105,12 @@ class Alarm(Result):
     repeats: int
     last_at: datetime
     acknowledged_at: datetime | None = None
+    is_past: bool = False
 
     @property
     def is_open(self) -> bool:
-        """Whether it has not been acknowledged."""
-        return self.acknowledged_at is None
+        """Whether it has not been acknowledged, and is not past."""
+        return self.acknowledged_at is None and not self.is_past
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as values that JSON has: times as ISO 8601, intervals as lists.
@@ -138,14 +142,16 @@ class Alarm(Result):
             "repeats": self.repeats,
             "last_at": self.last_at.isoformat(),
             "acknowledged_at": _iso(self.acknowledged_at),
+            "is_past": self.is_past,
         }
 
     def __str__(self) -> str:
         """Return the alarm in a few lines."""
         fall = f"{self.changed} {self.direction} from {self.reference:.4f} to {self.value}"
         limits = f"{_minute(self.earliest)} to {_minute(self.latest)}"
+        raised = "would have rung " if self.is_past else ""
         lines = [
-            f"alarm {self.number} ({self.watch}), {_minute(self.raised_at)}: {fall}",
+            f"alarm {self.number} ({self.watch}), {raised}{_minute(self.raised_at)}: {fall}",
             f"  since {_minute(self.since)} ({limits})",
         ]
         if self.segments:
@@ -180,6 +186,12 @@ def named_segments(
 
 def acknowledged(alarm: Alarm, at: datetime) -> Alarm:
     """Return an alarm as acknowledged, or refuse it if it was before."""
+    if alarm.is_past:
+        message = (
+            f"alarm {alarm.number} is past: it was found in the history when the detector was "
+            "declared, and there is nothing to acknowledge"
+        )
+        raise InvalidInputError(message, field="number")
     if alarm.acknowledged_at is not None:
         message = (
             f"alarm {alarm.number} was acknowledged already, at {alarm.acknowledged_at.isoformat()}"

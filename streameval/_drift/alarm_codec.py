@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _ALARM = struct.Struct("<IBBBIH8q7d")
 _SEGMENT = struct.Struct("<Hd")
+_PAST: Final = 0x80
+"""Added to the number of the side of an alarm that is past."""
 _FIRST: Final[tuple[First, ...]] = ("scores", "labels", "neither")
 
 
@@ -36,7 +38,7 @@ def encode_alarm(alarm: Alarm, places: Mapping[str, int]) -> bytes:
     return _ALARM.pack(
         alarm.number,
         watch.code,
-        side,
+        side | (_PAST if alarm.is_past else 0),
         _FIRST.index(alarm.changed_first),
         alarm.repeats,
         len(alarm.segments),
@@ -61,6 +63,7 @@ def decode_alarm(reader: Reader, settings: DriftSettings, names: Sequence[str]) 
     """Read an alarm, or refuse it. O(segments)."""
     number, code, side, first, repeats, segments, *rest = reader.fields(_ALARM)
     times, values = rest[:8], rest[8:]
+    is_past, side = bool(side & _PAST), side & ~_PAST
     watch = BY_CODE.get(code)
     if (
         watch not in settings.watches
@@ -99,6 +102,7 @@ def decode_alarm(reader: Reader, settings: DriftSettings, names: Sequence[str]) 
         repeats=repeats,
         last_at=last,
         acknowledged_at=closed,
+        is_past=is_past,
     )
 
 

@@ -16,14 +16,17 @@ from streameval._counts.columns import check_labels, check_length, check_scores,
 from streameval._drift.codec import decode_engine, encode_engine
 from streameval._drift.engine import DriftEngine
 from streameval._drift.frozen import FrozenReference
+from streameval._drift.past_cases import PastCases
 from streameval._drift.reference import ReferenceCases
 from streameval._drift.settings import DriftSettings
 from streameval._drift.side_table import CLUSTER_GROUPS, DriftRows, RowKind
 from streameval._evaluator import Evaluator
+from streameval._time.fall import checked_windows
 from streameval._time.times import column_us, to_datetime, to_us
-from streameval._time.window import Window
+from streameval._time.window import Window, state_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
     import numpy.typing as npt
@@ -259,6 +262,45 @@ class DriftDetector:
         A time before `now` changes nothing.
         """
         self._engine.advance(to_us(now, field="now"))
+
+    def replay(self, windows: Iterable[Window]) -> tuple[Alarm, ...]:
+        """Observe windows of before, and return when it would have rung.
+
+        Labels are taken to have come in time. A window is one observation, at its end, so wide
+        windows find a change later and by more. Alarms are marked with `is_past` and are not
+        open: a change that goes on raises another.
+
+        Parameters
+        ----------
+        windows : iterable of Window
+            In order of time, without overlap, such as `WindowedEvaluator.panes` yields, after the
+            reference. Cases of a window that is not over, by the end of the last one, wait.
+
+        Raises
+        ------
+        InvalidInputError
+            When windows are not in order of time or have weights, or the detector has observed
+            something before.
+
+        Notes
+        -----
+        O(n log n) for n distinct scores of all windows. Segments are not replayed.
+        """
+        series = checked_windows(windows)
+        engine = self._engine
+        if engine.now_us or engine.panes.first is not None:
+            message = "replay is for a detector that has observed nothing: make another one"
+            raise InvalidInputError(message, field="windows")
+        if not series:
+            return ()
+        panes = [(to_us(each.start), to_us(each.end), state_of(each)) for each in series]
+        cases = PastCases.of(panes, has_clusters=engine.settings.has_clusters)
+        if cases.left_out:
+            message = "windows have weights: alarms count cases; leave the weights out"
+            raise InvalidInputError(message, field="windows")
+        now_us = panes[-1][1] + engine.settings.maturity_us
+        engine.replay([cases], now_us, now_us)
+        return self.alarms
 
     def acknowledge(self, number: int, *, at: datetime) -> Alarm:
         """Acknowledge an open alarm, so that its watch may raise another; return it.

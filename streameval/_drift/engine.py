@@ -14,17 +14,18 @@ from streameval._drift.open_panes import OpenPanes
 from streameval._drift.processes import Processes
 from streameval._drift.side_table import CLUSTER_GROUPS, MAX_MULTIPLICITY, SideTable
 from streameval._drift.watches import COMPANIONS
-from streameval._time.times import to_datetime
+from streameval._time.times import to_datetime, to_us
 from streameval._uncertainty.interval import Interval
 from streameval._uncertainty.student import normal_quantile
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from streameval._common.arrays import BoolArray, IntArray
     from streameval._drift.alarm import DriftedSegment, First
     from streameval._drift.frozen import FrozenReference
+    from streameval._drift.past_cases import PastCases
     from streameval._drift.settings import DriftSettings
     from streameval._drift.side_table import CellCases, DriftRows, PaneSums
 
@@ -122,15 +123,64 @@ class DriftEngine:
     def advance(self, now_us: int) -> None:
         """Observe the panes and hours that are over at a time, and raise alarms. O(panes due)."""
         self.now_us = max(self.now_us, now_us)
-        first_open = int(self._first_open(self.now_us))
+        self._observe_before(int(self._first_open(self.now_us)), {})
+
+    def replay(self, parts: Sequence[PastCases], now_us: int, declared_us: int) -> None:
+        """Observe cases of before as if their labels had come in time. O(n log n).
+
+        Nothing was observed or added yet. A pane that was kept is one observation, at its end; one
+        that is not over waits for more rows. Alarms of times before `declared_us` are past: they
+        are closed, so that a change that goes on raises another.
+
+        Parameters
+        ----------
+        parts : sequence of PastCases
+            Of the whole, then of each segment.
+        now_us, declared_us : int
+        """
+        pane_us = self.settings.pane_us
+        starts: dict[int, int] = {}
+        for part, cases in enumerate(parts):
+            panes = (cases.ends_us - 1) // pane_us
+            self.panes.add(self.table.coded(cases.rows), panes, (), part)
+            if cases.clusters is not None:
+                groups, at = (
+                    self.table.coded(cases.clusters),
+                    (cases.cluster_ends_us - 1) // pane_us,
+                )
+                self.panes.add(groups, at, (), part, only_groups=True)
+            if not part:
+                distinct, first = np.unique(panes, return_index=True)
+                opening = cases.starts_us[first] // pane_us
+                longer = opening < distinct
+                opened = zip(distinct[longer].tolist(), opening[longer].tolist(), strict=True)
+                starts = dict(opened)
+        first_open = int(self._first_open(now_us))
+        self._observe_before(min(int(self._first_open(declared_us)), first_open), starts)
+        self._close_past(starts)
+        self.now_us = max(self.now_us, now_us)
+        self._observe_before(first_open, starts)
+
+    def _observe_before(self, first_open: int, starts: Mapping[int, int]) -> None:
+        """Observe panes before one; `starts` has the first pane of those that stand for more."""
         width = self.processes.panes_an_hour
         for pane, sums in self.panes.take_before(first_open):
             self._close_hour(before=pane // width)
             independent = sums.independent(self.settings.has_clusters)
-            self.processes.observe(pane, sums, independent, self._open_sides())
+            sides, start = self._open_sides(), starts.get(pane, pane)
+            self.processes.observe(pane, sums, independent, sides, start)
             self._name_segments()
             self._check(pane, sums)
         self._close_hour(before=first_open // width)
+
+    def _close_past(self, starts: Mapping[int, int]) -> None:
+        """Close all alarms as past."""
+        for index, alarm in enumerate(self.alarms):
+            first = to_us(alarm.earliest) // self.settings.pane_us
+            # A change late in a long pane shows from the next one on.
+            earliest = self._start_of(starts.get(first - 1, first))
+            self.alarms[index] = replace(alarm, is_past=True, earliest=earliest)
+            self._restart_after(self.alarms[index])
 
     def acknowledge(self, number: int, at_us: int) -> Alarm:
         """Acknowledge an alarm and restart its segments; after the last open one companions too."""
@@ -139,12 +189,16 @@ class DriftEngine:
             message = f"there is no alarm {number}: it was never raised, or is no longer kept"
             raise InvalidInputError(message, field="number")
         self.alarms[index] = acknowledged(self.alarms[index], to_datetime(at_us))
+        self._restart_after(self.alarms[index])
+        return self.alarms[index]
+
+    def _restart_after(self, alarm: Alarm) -> None:
+        """Restart the segments of an alarm that was closed; after the last one companions too."""
         pane = max(int(self._first_open(self.now_us)) - 1, -1)
-        self.processes.restart_segments(self._sides_of(self.alarms[index]), pane)
+        self.processes.restart_segments(self._sides_of(alarm), pane)
         if not any(each.is_open for each in self.alarms):
             self.processes.restart_companions(pane)
             self.changed_us = [-1, -1]
-        return self.alarms[index]
 
     def evidence(self, index: int) -> float:
         """Return the evidence of a watch as a share of what raises an alarm."""

@@ -48,7 +48,15 @@ class OpenPanes:
             found = self._panes[index] = PaneSums.empty(*self._shape)
         return found
 
-    def add(self, rows: CodedRows, panes: IntArray | int, parts: Sequence[IntArray]) -> None:
+    def add(
+        self,
+        rows: CodedRows,
+        panes: IntArray | int,
+        parts: Sequence[IntArray],
+        own_part: int = 0,
+        *,
+        only_groups: bool = False,
+    ) -> None:
         """Add the values of rows. O(n log n) for the whole and for each key of segments.
 
         Parameters
@@ -59,9 +67,13 @@ class OpenPanes:
             The pane of all rows, or of each.
         parts : sequence of int64[n]
             For each key of segments the part of each row; below 0 is none.
+        own_part : int
+            What all rows are part of: the whole, or a segment whose rows are in the whole already.
+        only_groups : bool
+            Whether rows tell the groups of clusters alone, and are no values.
         """
         if isinstance(panes, int):
-            self._add_some(rows, np.array([panes]), None, parts)
+            self._add_some(rows, np.array([panes]), None, parts, own_part)
             return
         order = np.argsort(panes, kind="stable")
         distinct, starts = np.unique(panes[order], return_index=True)
@@ -75,6 +87,8 @@ class OpenPanes:
                 distinct[first : first + step],
                 np.repeat(np.arange(lengths.size), lengths),
                 [part[chosen] for part in parts],
+                own_part,
+                only_groups=only_groups,
             )
 
     def _add_some(
@@ -83,10 +97,16 @@ class OpenPanes:
         panes: IntArray,
         places: IntArray | None,
         parts: Sequence[IntArray],
+        own_part: int,
+        *,
+        only_groups: bool = False,
     ) -> None:
         """Add rows; `places` has the index of each row's pane in `panes`, None where all are 0."""
         table, width = self._table, self._shape[0]
-        self._add_sums(panes, np.zeros_like(panes), table.sums(rows, places, panes.size))
+        own = table.sums(rows, places, panes.size)
+        if only_groups:
+            own = own._replace(sums=np.zeros_like(own.sums), counts=np.zeros_like(own.counts))
+        self._add_sums(panes, np.full_like(panes, own_part), own)
         for part in parts:
             inside = np.flatnonzero(part >= 0)
             at = part[inside] if places is None else places[inside] * width + part[inside]

@@ -117,6 +117,7 @@ class Processes:
         sums: PaneSums,
         independent: IntArray,
         is_open: BoolArray | bool = False,
+        start: int | None = None,
     ) -> None:
         """Count the means of one pane. Panes come in ascending order. O(parts x sides).
 
@@ -129,16 +130,21 @@ class Processes:
         is_open : bool or bool[sides]
             Whether an alarm is open on a side: then its segments' running bets go on, and no
             more begin.
+        start : int, optional
+            The first pane of the time that the cases are of, where it is longer than a pane.
         """
         seen = (sums.counts > 0) & (self.thetas > 0)
         z = sums.sums / (np.maximum(sums.counts, 1) * float(UNITS))
-        elapsed = np.where(self.last < 0, 1, np.minimum(pane - self.last, self.panes_an_hour))
+        start = pane if start is None else start
+        most = max(self.panes_an_hour, pane - start + 1)
+        elapsed = np.where(self.last < 0, pane - start + 1, np.minimum(pane - self.last, most))
         thetas = np.where(seen, self.thetas, 0.0)
         bets = bet_of(_FRACTIONS, np.maximum(independent, 1)[..., None], thetas[..., None])
         self.restarts = np.where(self.restarts < 0, pane, self.restarts)
         means = _Means(seen, elapsed, bets, thetas, z)
         self._observe_parts(pane, means, is_open)
-        self._observe_whole(pane, means)
+        self._begin_block(start)
+        self._observe_whole(means)
         self._summarise(seen[0], sums.counts[0], z[0])
         self.last = np.where(seen, pane, self.last)
         if self.has_coarse:
@@ -213,8 +219,7 @@ class Processes:
         is_changed = (means.seen & self._has_e_process)[..., None]
         self.parts = np.where(is_changed, np.minimum(new, MAX_E_VALUE), self.parts)
 
-    def _observe_whole(self, pane: int, means: _Means) -> None:
-        self._begin_block(pane)
+    def _observe_whole(self, means: _Means) -> None:
         elapsed, bets, theta, z, seen = (
             each[0, : self.num_watched]
             for each in (means.elapsed, means.bets, means.thetas, means.z, means.seen)

@@ -158,7 +158,7 @@ def find_fall(
     costs = checked_costs(metric, cost_fp, cost_fn)
     unit = 1.0 if costs is None else costs.high
     given = Given(threshold=threshold, costs=None if costs is None else costs.relative)
-    series = _checked(windows)
+    series = checked_windows(windows)
     measured = [_measured(series, run, metric, given) for run in _runs(series)]
     steps = [each for each in measured if not math.isnan(each.value)]
     if len(steps) < MIN_FIGURES:
@@ -209,8 +209,8 @@ class _Step(NamedTuple):
     spreads: FloatArray
 
 
-def _checked(windows: Iterable[Window]) -> list[Window]:
-    """Return the windows, or refuse them."""
+def checked_windows(windows: Iterable[Window]) -> list[Window]:
+    """Return windows in order of time, or refuse them. O(n)."""
     series = list(windows)
     for index, each in enumerate(series):
         if type(each) is not Window:

@@ -1,0 +1,83 @@
+"""Cases of before as rows of a detector: what is kept of panes, by their time.
+
+A pane that is kept is one observation, at its end: it does not say when in it cases came.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from streameval._drift.reference import cells_of_state
+from streameval._drift.side_table import CLUSTER_GROUPS, DriftRows, RowKind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval._common.arrays import BoolArray, FloatArray, IntArray
+    from streameval._counts.state import State
+
+
+class PastCases(NamedTuple):
+    """The cases of panes: a row for each score and class of a pane.
+
+    Attributes
+    ----------
+    rows : DriftRows
+        Without groups of clusters.
+    starts_us, ends_us : int64[n]
+        The time of each row's pane.
+    clusters : DriftRows or None
+        The groups of the clusters of the same cases, by coarse cells of scores.
+    cluster_ends_us : int64[m]
+    left_out : int
+        Cases of panes with weights.
+    """
+
+    rows: DriftRows
+    starts_us: IntArray
+    ends_us: IntArray
+    clusters: DriftRows | None
+    cluster_ends_us: IntArray
+    left_out: int
+
+    @classmethod
+    def of(cls, panes: Sequence[tuple[int, int, State]], *, has_clusters: bool) -> PastCases:
+        """Return the cases of panes with their start and end in microseconds. O(cells)."""
+        kept = [each for each in panes if each[2].weighted is None]
+        cells = [cells_of_state(state) for *_, state in kept]
+        sizes = [each.counts.size for each in cells]
+        columns = [np.concatenate(column) for column in zip(*cells, strict=True)]
+        labels, scores, counts = columns or (np.zeros(0, bool), np.zeros(0), np.zeros(0, int))
+        is_case = counts > 0
+        starts, ends = (np.array([each[at] for each in kept], dtype=np.int64) for at in (0, 1))
+        clusters, cluster_sizes = None, np.zeros(len(kept), dtype=np.int64)
+        if has_clusters:
+            clusters, cluster_sizes = _cluster_rows([state for *_, state in kept])
+        return cls(
+            _rows(labels[is_case], scores[is_case], counts[is_case]),
+            np.repeat(starts, sizes)[is_case],
+            np.repeat(ends, sizes)[is_case],
+            clusters,
+            np.repeat(ends, cluster_sizes),
+            sum(sum(state.num_scored) for *_, state in panes if state.weighted is not None),
+        )
+
+
+def _rows(labels: BoolArray, scores: FloatArray, counts: IntArray) -> DriftRows:
+    return DriftRows(labels.view(np.uint8) + np.uint8(RowKind.NEGATIVE_CASE), scores, counts)
+
+
+def _cluster_rows(states: Sequence[State]) -> tuple[DriftRows, IntArray]:
+    """Return the rows of the states' tables of clusters, and how many each state has."""
+    tables = [state.clusters for state in states]
+    scored = [np.isfinite(each.edges) for each in tables]
+    known = list(zip(tables, scored, strict=True))
+    codes, edges, counts = (
+        np.concatenate([getattr(each, name)[rows] for each, rows in known] or [np.zeros(0)])
+        for name in ("codes", "edges", "counts")
+    )
+    groups = codes.astype(np.int64) // 2 % CLUSTER_GROUPS
+    rows = _rows(codes % 2 == 1, edges, counts.astype(np.int64))._replace(groups=groups)
+    return rows, np.array([each.sum() for each in scored], dtype=np.int64)
