@@ -7,6 +7,7 @@ they are first used.
   computed; `HEADLINE` is the one that is shown first.
 - Pairs of streams: `PairRows` are counted in `PairCounts`, and a `ComparedPair` answers.
 - Alarms: a `DriftEngine` takes rows and compares them with a frozen reference.
+- Bases: `choose_base` proposes what to compare with, `changes_in` refuses it with the dates.
 - Projections: `DelayCounts` count labels by delay, `LabelHistory` projects from them.
 """
 
@@ -32,10 +33,13 @@ if TYPE_CHECKING:
     from streameval._uncertainty.pair_comparison import ComparedPair
     from streameval._uncertainty.pair_counts import PairCounts, PairShape
     from streameval._uncertainty.pair_rows import PairRows
+    from streameval._verdict.base import BaseSpan, choose_base
+    from streameval._verdict.base_changes import changes_in
 
 __all__ = [
     "BY_NAME",
     "HEADLINE",
+    "BaseSpan",
     "CellCases",
     "ComparedPair",
     "DelayCounts",
@@ -54,6 +58,8 @@ __all__ = [
     "ReferenceCases",
     "RevisionQueries",
     "RowKind",
+    "changes_in",
+    "choose_base",
     "common_prevalence",
     "decode_engine",
     "dependence_warning",
@@ -79,6 +85,8 @@ _EXPORTS = {
     "streameval._uncertainty.pair_comparison": ["ComparedPair"],
     "streameval._uncertainty.pair_counts": ["PairCounts", "PairShape"],
     "streameval._uncertainty.pair_rows": ["PairRows"],
+    "streameval._verdict.base": ["BaseSpan", "choose_base"],
+    "streameval._verdict.base_changes": ["changes_in"],
 }
 """Each module, and the public names whose first use imports it."""
 

@@ -16,7 +16,6 @@ from streameval._counts.columns import check_labels, check_length, check_scores,
 from streameval._drift.codec import decode_engine, encode_engine
 from streameval._drift.engine import DriftEngine
 from streameval._drift.frozen import FrozenReference
-from streameval._drift.past_cases import PastCases
 from streameval._drift.reference import ReferenceCases
 from streameval._drift.settings import DriftSettings
 from streameval._drift.side_table import CLUSTER_GROUPS, DriftRows, RowKind
@@ -294,12 +293,11 @@ class DriftDetector:
         if not series:
             return ()
         panes = [(to_us(each.start), to_us(each.end), state_of(each)) for each in series]
-        cases = PastCases.of(panes, has_clusters=engine.settings.has_clusters)
-        if cases.left_out:
+        if any(state.weighted is not None for *_, state in panes):
             message = "windows have weights: alarms count cases; leave the weights out"
             raise InvalidInputError(message, field="windows")
         now_us = panes[-1][1] + engine.settings.maturity_us
-        engine.replay([cases], now_us, now_us)
+        engine.replay([panes], now_us, now_us)
         return self.alarms
 
     def acknowledge(self, number: int, *, at: datetime) -> Alarm:

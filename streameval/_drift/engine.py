@@ -11,6 +11,7 @@ from streameval._common.errors import InvalidInputError
 from streameval._drift.alarm import CHANGED_AT, Alarm, acknowledged, named_segments
 from streameval._drift.change import LEVEL, estimate_change
 from streameval._drift.open_panes import OpenPanes
+from streameval._drift.past_cases import PastCases
 from streameval._drift.processes import Processes
 from streameval._drift.side_table import CLUSTER_GROUPS, MAX_MULTIPLICITY, SideTable
 from streameval._drift.watches import COMPANIONS
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streameval._common.arrays import BoolArray, IntArray
+    from streameval._counts.state import State
     from streameval._drift.alarm import DriftedSegment, First
     from streameval._drift.frozen import FrozenReference
-    from streameval._drift.past_cases import PastCases
     from streameval._drift.settings import DriftSettings
     from streameval._drift.side_table import CellCases, DriftRows, PaneSums
 
@@ -125,7 +126,13 @@ class DriftEngine:
         self.now_us = max(self.now_us, now_us)
         self._observe_before(int(self._first_open(self.now_us)), {})
 
-    def replay(self, parts: Sequence[PastCases], now_us: int, declared_us: int) -> None:
+    def replay(
+        self,
+        parts: Sequence[Sequence[tuple[int, int, State]]],
+        now_us: int,
+        declared_us: int,
+        resolution: int | None = None,
+    ) -> int:
         """Observe cases of before as if their labels had come in time. O(n log n).
 
         Nothing was observed or added yet. A pane that was kept is one observation, at its end; one
@@ -134,35 +141,49 @@ class DriftEngine:
 
         Parameters
         ----------
-        parts : sequence of PastCases
-            Of the whole, then of each segment.
+        parts : sequence of sequence of (int, int, State)
+            The start and end of panes in microseconds, and their counts: of the whole, then of
+            each segment.
         now_us, declared_us : int
+        resolution : int, optional
+            Significant bits of a score that the reference has.
+
+        Returns
+        -------
+        int
+            Cases of the whole that are left out, because others of their pane have weights.
         """
-        pane_us = self.settings.pane_us
         starts: dict[int, int] = {}
-        for part, cases in enumerate(parts):
-            panes = (cases.ends_us - 1) // pane_us
-            self.panes.add(self.table.coded(cases.rows), panes, (), part)
-            if cases.clusters is not None:
-                groups, at = (
-                    self.table.coded(cases.clusters),
-                    (cases.cluster_ends_us - 1) // pane_us,
-                )
-                self.panes.add(groups, at, (), part, only_groups=True)
+        left_out = 0
+        for part, panes in enumerate(parts):
+            cases = PastCases.of(panes, self.settings, resolution)
+            opened = self._add_past(part, cases, now_us)
             if not part:
-                distinct, first = np.unique(panes, return_index=True)
-                opening = cases.starts_us[first] // pane_us
-                longer = opening < distinct
-                opened = zip(distinct[longer].tolist(), opening[longer].tolist(), strict=True)
-                starts = dict(opened)
-        first_open = int(self._first_open(now_us))
-        self._observe_before(min(int(self._first_open(declared_us)), first_open), starts)
+                starts, left_out = opened, cases.left_out
+        self.now_us = min(declared_us, now_us)
+        self._observe_before(int(self._first_open(self.now_us)), starts)
         self._close_past(starts)
-        self.now_us = max(self.now_us, now_us)
-        self._observe_before(first_open, starts)
+        self.now_us = now_us
+        self._observe_before(int(self._first_open(now_us)), starts)
+        return left_out
+
+    def _add_past(self, part: int, cases: PastCases, now_us: int) -> dict[int, int]:
+        """Add cases of before; return the first pane of each time that is longer than a pane."""
+        pane_us = self.settings.pane_us
+        # What is kept of now is in a pane that has not ended.
+        panes = np.minimum(cases.ends_us - 1, np.maximum(cases.starts_us, now_us)) // pane_us
+        self.panes.add(self.table.coded(cases.rows), panes, (), part)
+        if cases.clusters is not None:
+            groups, ends_us = self.table.coded(cases.clusters), cases.cluster_ends_us
+            at = np.minimum(ends_us - 1, now_us) // pane_us
+            self.panes.add(groups, at, (), part, only_groups=True)
+        distinct, first = np.unique(panes, return_index=True)
+        opening = cases.starts_us[first] // pane_us
+        longer = opening < distinct
+        return dict(zip(distinct[longer].tolist(), opening[longer].tolist(), strict=True))
 
     def _observe_before(self, first_open: int, starts: Mapping[int, int]) -> None:
-        """Observe panes before one; `starts` has the first pane of those that stand for more."""
+        """Observe panes before one; `starts` has the first pane of longer times."""
         width = self.processes.panes_an_hour
         for pane, sums in self.panes.take_before(first_open):
             self._close_hour(before=pane // width)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from streameval._counts.resolution import quantise
 from streameval._drift.reference import cells_of_state
 from streameval._drift.side_table import CLUSTER_GROUPS, DriftRows, RowKind
 
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
+    from streameval._counts.resolution import Scale
     from streameval._counts.state import State
+    from streameval._drift.settings import DriftSettings
 
 
 class PastCases(NamedTuple):
@@ -43,7 +46,12 @@ class PastCases(NamedTuple):
     left_out: int
 
     @classmethod
-    def of(cls, panes: Sequence[tuple[int, int, State]], *, has_clusters: bool) -> PastCases:
+    def of(
+        cls,
+        panes: Sequence[tuple[int, int, State]],
+        settings: DriftSettings,
+        resolution: int | None,
+    ) -> PastCases:
         """Return the cases of panes with their start and end in microseconds. O(cells)."""
         kept = [each for each in panes if each[2].weighted is None]
         cells = [cells_of_state(state) for *_, state in kept]
@@ -51,9 +59,12 @@ class PastCases(NamedTuple):
         columns = [np.concatenate(column) for column in zip(*cells, strict=True)]
         labels, scores, counts = columns or (np.zeros(0, bool), np.zeros(0), np.zeros(0, int))
         is_case = counts > 0
+        if resolution is not None:
+            scale: Scale = "probability" if settings.is_probability else "plain"
+            scores = quantise(scores, resolution, scale)
         starts, ends = (np.array([each[at] for each in kept], dtype=np.int64) for at in (0, 1))
         clusters, cluster_sizes = None, np.zeros(len(kept), dtype=np.int64)
-        if has_clusters:
+        if settings.has_clusters:
             clusters, cluster_sizes = _cluster_rows([state for *_, state in kept])
         return cls(
             _rows(labels[is_case], scores[is_case], counts[is_case]),

@@ -64,7 +64,7 @@ def show(address: Address, stream: StreamName, *, as_json: AsJson = False) -> No
     _print_status(found, declared)
     for alarm in found.alarms:
         say(str(alarm))
-        if not alarm.is_open:
+        if alarm.acknowledged_at is not None:
             say(f"  acknowledged {alarm.acknowledged_at:%Y-%m-%d %H:%M}")
 
 
@@ -117,7 +117,7 @@ def declare(
         str | None,
         typer.Option(
             help="The time to compare with, as 2026-11-01..2026-11-08, in UTC. "
-            "[default: the next 7 days]"
+            "[default: the first whole weeks that are kept and stable, else the next 7 days]"
         ),
     ] = None,
     label_wait: Annotated[
@@ -129,7 +129,12 @@ def declare(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Declare which changes of a stream raise an alarm; starts again with a new reference."""
+    """Declare which changes of a stream raise an alarm; starts again with a new reference.
+
+    What is kept since the reference is replayed by event time: it says when the alarm would have
+    rung, if labels had come in time. Panes of an hour or a day are one observation each, so that
+    old changes are found later than they would have been.
+    """
     from streameval.cli._output import print_json  # noqa: PLC0415 - slow to import
     from streameval.client import AlarmSettings  # noqa: PLC0415 - as above
 
@@ -152,6 +157,7 @@ def declare(
         print_json(found.to_dict())
     else:
         _print_status(found, settings)
+        _print_past(found)
 
 
 @alarms.command()
@@ -196,6 +202,20 @@ def _print_status(status: AlarmStatus, declared: AlarmSettings | None) -> None:
     lines += [f"  note: {each}" for each in status.warnings]
     for line in lines:
         say(line)
+
+
+def _print_past(status: AlarmStatus) -> None:
+    """Print when it would have rung, of what is kept since the reference."""
+    from streameval.cli._output import say  # noqa: PLC0415 - slow to import
+
+    if status.watching_since is None:
+        return
+    past = [each for each in status.alarms if each.is_past]
+    for alarm in past:
+        say(str(alarm))
+    if not past:
+        since = f"{status.reference[1]:%Y-%m-%d %H:%M}"
+        say(f"  would not have rung since {since}, if labels had come in time")
 
 
 def _watch(text: str) -> tuple[str, float]:

@@ -85,8 +85,9 @@ class AlarmSettings(_message.Message):
 
     @_builtins.property
     def reference(self) -> _types_pb2.TimeRange:
-        """The time to compare with, by the predictions' event time. Absent: the 7 days from when
-        these settings are made.
+        """The time to compare with, by the predictions' event time; refused with the dates where ranking
+        changed in it. Absent: the earliest whole weeks that are kept, have their labels and have no
+        change in them; without such weeks the 7 days from when these settings are made.
         """
 
     @_builtins.property
@@ -259,6 +260,7 @@ class Alarm(_message.Message):
     LAST_AT_FIELD_NUMBER: _builtins.int
     ACKNOWLEDGED_AT_FIELD_NUMBER: _builtins.int
     DELIVERED_FIELD_NUMBER: _builtins.int
+    IS_PAST_FIELD_NUMBER: _builtins.int
     number: _builtins.int
     """From 1, ascending in its stream; never used again."""
     id: _builtins.str
@@ -281,9 +283,13 @@ class Alarm(_message.Message):
     """How often its watch has gathered the same evidence again since."""
     delivered: _builtins.bool
     """Whether a webhook has taken it."""
+    is_past: _builtins.bool
+    """Whether it would have been raised, if labels had come in time, before the alarms were declared:
+    found in the panes that were kept. It is not open and is not sent.
+    """
     @_builtins.property
     def raised_at(self) -> _timestamp_pb2.Timestamp:
-        """The end of the pane that raised it, and of its maturity."""
+        """The end of the pane that raised it, and of its maturity; of a past one by event time."""
 
     @_builtins.property
     def since(self) -> _timestamp_pb2.Timestamp:
@@ -345,10 +351,11 @@ class Alarm(_message.Message):
         last_at: _timestamp_pb2.Timestamp | None = ...,
         acknowledged_at: _timestamp_pb2.Timestamp | None = ...,
         delivered: _builtins.bool = ...,
+        is_past: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["acknowledged_at", b"acknowledged_at", "difference", b"difference", "labels_changed_at", b"labels_changed_at", "last_at", b"last_at", "raised_at", b"raised_at", "scores_changed_at", b"scores_changed_at", "since", b"since", "since_limits", b"since_limits", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged_at", b"acknowledged_at", "changed", b"changed", "changed_first", b"changed_first", "delivered", b"delivered", "difference", b"difference", "direction", b"direction", "id", b"id", "labels_changed_at", b"labels_changed_at", "last_at", b"last_at", "look_at", b"look_at", "number", b"number", "raised_at", b"raised_at", "reference", b"reference", "repeats", b"repeats", "scores_changed_at", b"scores_changed_at", "segments", b"segments", "since", b"since", "since_limits", b"since_limits", "stream", b"stream", "value", b"value", "watch", b"watch"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged_at", b"acknowledged_at", "changed", b"changed", "changed_first", b"changed_first", "delivered", b"delivered", "difference", b"difference", "direction", b"direction", "id", b"id", "is_past", b"is_past", "labels_changed_at", b"labels_changed_at", "last_at", b"last_at", "look_at", b"look_at", "number", b"number", "raised_at", b"raised_at", "reference", b"reference", "repeats", b"repeats", "scores_changed_at", b"scores_changed_at", "segments", b"segments", "since", b"since", "since_limits", b"since_limits", "stream", b"stream", "value", b"value", "watch", b"watch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

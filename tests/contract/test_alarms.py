@@ -383,7 +383,7 @@ def test_a_reference_that_depends_on_itself_over_hours_is_told(client: Client) -
         client.create_stream(name, threshold=0.6, scale="probability")
         apart = 2.0
         for hour in range(7 * 24):
-            apart = 2 + 0.96 * (apart - 2) + 0.28 * noise * rng.normal()
+            apart = 2 + 0.9 * (apart - 2) + 0.44 * noise * rng.normal()
             labels = rng.random(60) < 0.3
             scores = 1 / (1 + np.exp(1 - rng.normal(apart * labels)))
             at = start + timedelta(hours=hour, minutes=30)

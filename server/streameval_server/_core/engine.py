@@ -225,8 +225,11 @@ class Engine:
             state.on_time(due_us)
             settings = change.apply_to(state.info.settings)
             state.update(settings, entry.revision, entry.received_us)
-            # A shorter retention takes effect now, not with the next entry.
+            # A shorter retention takes effect now, not with the next entry, and so do alarms whose
+            # reference has passed: the answer says when they would have rung.
             state.on_time(due_us)
+            while state.due_us <= due_us:
+                state.pass_time(due_us, entry.revision, _UNLIMITED)
             return state
         if isinstance(change, AlarmChange | MarkChange):
             state = self._streams[entry.stream]

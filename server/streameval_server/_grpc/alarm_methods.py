@@ -17,7 +17,7 @@ from streameval_server._model.errors import Code, RequestError
 from streameval_server._model.names import check_stream_name
 from streameval_server._model.stream_settings import refuse_alarms, update_of
 from streameval_server._queries.alarms import alarm_message, status_message
-from streameval_server._state.alarms.alarm_reference import freeze_reference
+from streameval_server._state.alarms.alarm_reference import check_unchanged, freeze_reference
 
 if TYPE_CHECKING:
     from streameval_server._model.stream_info import StreamInfo
@@ -66,6 +66,13 @@ class AlarmMethods:
     ) -> alarm_pb2.AcknowledgeAlarmResponse:
         """Acknowledge an alarm; one that was acknowledged stays as it is."""
         _, alarm, revision = await self._alarm(request)
+        if alarm.is_past:
+            raise RequestError(
+                Code.FAILED_PRECONDITION,
+                f"alarm {request.number} of stream {request.stream} is past: it was found in the "
+                "history when the alarms were declared, and there is nothing to acknowledge",
+                reason="ALARM_IS_PAST",
+            )
         if not alarm.HasField("acknowledged_at"):
             change = AlarmChange(request.number, is_delivery=False)
             response = await self._runtime.settled(
@@ -77,7 +84,7 @@ class AlarmMethods:
         return alarm_pb2.AcknowledgeAlarmResponse(alarm=alarm, revision=revision)
 
     async def check_update(self, frame: bytes) -> None:
-        """Refuse alarms whose reference lies in the past and is none.
+        """Refuse alarms whose reference lies in the past and is none, or has a change in it.
 
         Raises
         ------
@@ -101,9 +108,13 @@ class AlarmMethods:
         if "threshold" in changes:
             settings = replace(settings, threshold=changes["threshold"])
 
+        wait_us = declared.label_wait_us
+        wait_us = settings.label_ttl_us if wait_us is None else wait_us
+
         def check() -> None:
             try:
                 freeze_reference(settings, view.counts, declared.reference_us)
+                check_unchanged(view.counts, declared.reference_us, runtime.now_us(), wait_us)
             except InvalidInputError as error:
                 refuse_alarms(error)
 

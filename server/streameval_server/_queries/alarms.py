@@ -49,6 +49,7 @@ def alarm_message(info: StreamInfo, alarm: Alarm, *, delivered: bool) -> alarm_p
         repeats=alarm.repeats,
         last_at=_timestamp(alarm.last_at),
         delivered=delivered,
+        is_past=alarm.is_past,
     )
     for each in alarm.segments:
         key, _, value = each.segment.partition("=")

@@ -259,7 +259,7 @@ class StreamState:
             self.alarms = None
         elif self.alarms is None or self.alarms.differs(settings):
             number = 0 if self.alarms is None else self.alarms.num_alarms
-            self.alarms = StreamAlarms(settings, received_us, self._usage, number)
+            self.alarms = StreamAlarms(settings, received_us, self._usage, number, proposes=True)
         else:
             self.alarms.reconfigure(settings)
         self._set_observers()

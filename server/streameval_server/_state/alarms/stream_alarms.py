@@ -1,6 +1,8 @@
-"""A stream's detector: it waits for its reference, freezes it, then watches.
+"""A stream's detector: it waits for its reference, freezes it, replays what is kept, then watches.
 
-The rows that come from then on are observed pane by pane, as the log's time passes, so the
+Where no reference is declared, the first stable weeks that are kept are taken. What is kept since
+the reference is observed by event time; alarms of before the declaration are past. The rows that
+come from then on are observed pane by pane, as the log's time passes, so the
 same log gives the same alarms. Cases are read as the stream's counts count them, other rows
 from `rows`; all that wait are added before anything is observed or saved. When they are added
 changes no result.
@@ -19,7 +21,13 @@ from streameval import CorruptStateError, InvalidInputError
 from streameval.kernel import WEIGHT_UNITS, quantise
 from streameval.statistics import CellCases, DriftEngine, decode_engine, encode_engine
 from streameval_server._model.alarm_settings import REFERENCE_US
-from streameval_server._state.alarms.alarm_reference import freeze_reference
+from streameval_server._state.alarms.alarm_reference import (
+    AlarmReference,
+    check_unchanged,
+    freeze_reference,
+    panes_since,
+    proposed_reference,
+)
 from streameval_server._state.alarms.watched_rows import (
     ReadRows,
     WatchedRows,
@@ -79,6 +87,8 @@ class StreamAlarms(Observer):
         The stream's.
     num_alarms : int
         The number of the last alarm before.
+    proposes : bool
+        Whether the stream may have history in which a reference is found.
 
     Attributes
     ----------
@@ -91,7 +101,13 @@ class StreamAlarms(Observer):
     KINDS = (ALARMS_PART,)
 
     def __init__(
-        self, settings: StreamSettings, declared_us: int, usage: StreamUsage, num_alarms: int = 0
+        self,
+        settings: StreamSettings,
+        declared_us: int,
+        usage: StreamUsage,
+        num_alarms: int = 0,
+        *,
+        proposes: bool = False,
     ) -> None:
         alarms = settings.alarms
         assert alarms is not None
@@ -100,6 +116,7 @@ class StreamAlarms(Observer):
         self._alarms = alarms
         self._reference_us = alarms.reference_us or (declared_us, declared_us + REFERENCE_US)
         self._declared_us = declared_us
+        self._proposes = proposes and alarms.reference_us is None
         self._num_alarms = num_alarms
         self._refusal = ""
         self._hours = 0
@@ -284,18 +301,24 @@ class StreamAlarms(Observer):
         """When `pass_time` is needed next; None while nothing waits. O(1)."""
         engine = self._engine
         if engine is None:
-            wait_us = self._alarms.label_wait_us
-            if wait_us is None:
-                wait_us = self._settings.label_ttl_us if self._usage.has_ids else 0
-            return max(self._reference_us[1] + wait_us, self._declared_us) + (
-                self._hours * _HOUR_US
-            )
+            if self._proposes:
+                return self._declared_us
+            end_us = self._reference_us[1] + self._label_wait_us
+            return max(end_us, self._declared_us) + self._hours * _HOUR_US
         due_us = self._next_us
         if self._first_pane is None:
             return due_us
         settings = engine.settings
         own_us = (self._first_pane + 1) * settings.pane_us + settings.maturity_us
         return own_us if due_us is None else min(due_us, own_us)
+
+    @property
+    def _label_wait_us(self) -> int:
+        """How long after its end the reference waits for labels."""
+        wait_us = self._alarms.label_wait_us
+        if wait_us is None:
+            return self._settings.label_ttl_us if self._usage.has_ids else 0
+        return wait_us
 
     def pass_time(self, now_us: int, frozen: Callable[[], FrozenStream]) -> int:
         """Freeze the reference, or observe what is due, once cases are counted."""
@@ -316,8 +339,15 @@ class StreamAlarms(Observer):
 
     def _begin(self, counts: FrozenStream, now_us: int, late_us: int) -> None:
         """Freeze the reference and begin to watch, or wait for more cases."""
+        if self._proposes:
+            self._proposes = False
+            proposed = proposed_reference(counts, now_us, self._label_wait_us)
+            if proposed is None:
+                return
+            self._reference_us = proposed
         try:
             made = freeze_reference(self._settings, counts, self._reference_us)
+            check_unchanged(counts, self._reference_us, now_us, self._label_wait_us)
         except InvalidInputError as error:
             self._refusal = str(error)
             if self._alarms.reference_us is None:
@@ -326,9 +356,13 @@ class StreamAlarms(Observer):
             else:
                 self._hours += late_us // _HOUR_US + 1
             return
-        self._engine = DriftEngine(
-            made.settings, made.frozen, now_us=now_us, num_alarms=self._num_alarms
-        )
+        self._watch(made, counts, now_us)
+
+    def _watch(self, made: AlarmReference, counts: FrozenStream, now_us: int) -> None:
+        """Replay what is kept since the reference, and begin to watch."""
+        self._engine = DriftEngine(made.settings, made.frozen, num_alarms=self._num_alarms)
+        past = panes_since(counts, made.frozen.segments, self._reference_us[1])
+        self._left_out = self._engine.replay(past, now_us, self._declared_us, made.resolution)
         self._next_us = self._engine.due_us
         self._resolution = made.resolution
         self._index_cells()
@@ -417,6 +451,8 @@ class StreamAlarms(Observer):
             "left_out": self._left_out,
             "delivered": sorted(self._delivered),
         }
+        if self._proposes:
+            fields["proposes"] = True
         text = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
         engine = b"" if self._engine is None else encode_engine(self._engine)
         return _LENGTHS.pack(len(text), len(engine)) + text + engine
@@ -437,6 +473,7 @@ class StreamAlarms(Observer):
         at = _LENGTHS.size + lengths[0]
         fields: dict[str, Any] = json.loads(data[_LENGTHS.size : at])
         self._declared_us = int(fields["declared_us"])
+        self._proposes = bool(fields.get("proposes", False))
         self._num_alarms = int(fields["num_alarms"])
         self._reference_us = int(fields["reference_us"][0]), int(fields["reference_us"][1])
         self._refusal = str(fields["refusal"])

@@ -21,8 +21,8 @@ const FIRST = {
 /** What a watch is called. */
 export const watchTitle = (watch) => TITLES[watch] ?? watch;
 
-/** Whether an alarm has not been acknowledged. */
-export const isOpen = (alarm) => !alarm.acknowledgedAt;
+/** Whether an alarm has not been acknowledged; one that history would have raised is past. */
+export const isOpen = (alarm) => !alarm.acknowledgedAt && !alarm.isPast;
 
 /** "1 open alarm", "3 open alarms". */
 export const openWords = (number) => `${count(number)} open ${number === 1 ? "alarm" : "alarms"}`;
@@ -117,9 +117,8 @@ export class AlarmsCard {
     const [open, before] = [this.status.alarms.filter(isOpen), this.status.alarms.filter((each) => !isOpen(each))];
     fill(this.list, open.toReversed().map((each) => this.openAlarm(each)));
     this.details.hidden = !before.length;
-    setText(this.summary, `${count(before.length)} acknowledged ${before.length === 1 ? "alarm" : "alarms"}`);
-    fill(this.before, before.toReversed().map((each) => h("li", {}, this.sentence(each),
-      ` Acknowledged ${moment(new Date(each.acknowledgedAt))}.`)));
+    setText(this.summary, beforeWords(before));
+    fill(this.before, before.toReversed().map((each) => h("li", {}, this.sentence(each), closedWords(each))));
     if (focused) this.list.querySelector(`[data-alarm="${focused}"]`)?.focus();
   }
 
@@ -194,6 +193,21 @@ export class AlarmsCard {
       setText(text, shareWords(share));
     });
   }
+}
+
+/** "2 acknowledged alarms", "1 acknowledged alarm and 3 from before the declaration". */
+function beforeWords(alarms) {
+  const past = alarms.filter((each) => each.isPast).length;
+  const words = (number, what) => `${count(number)} ${what}${number === 1 ? "alarm" : "alarms"}`;
+  if (!past) return words(alarms.length, "acknowledged ");
+  if (past === alarms.length) return `${words(past, "")} from before the declaration`;
+  return `${words(alarms.length - past, "acknowledged ")} and ${count(past)} from before the declaration`;
+}
+
+/** When it was acknowledged, or would have rung. */
+function closedWords({ isPast, raisedAt, acknowledgedAt }) {
+  if (!isPast) return ` Acknowledged ${moment(new Date(acknowledgedAt))}.`;
+  return ` It would have rung ${moment(new Date(raisedAt))}, if labels had come in time.`;
 }
 
 /** Whole percents; only an alarm is 100 %. */

@@ -457,7 +457,7 @@ def test_labels_are_waited_for() -> None:
 
 @pytest.mark.slow
 def test_other_settings_begin_anew() -> None:
-    """Of the alarms, or of a threshold that is watched; numbers go on."""
+    """Of the alarms, or of a threshold that is watched; numbers go on, what was before is past."""
     found = cases(1)
     last_us = found[-1][0]
     assert SETTINGS.alarms is not None
@@ -475,8 +475,12 @@ def test_other_settings_begin_anew() -> None:
         update.change = SettingsUpdate(changes)
         engine.apply([update])
         view = alarms_of(engine)
-        assert (view.since_us is None) is is_new
-        assert view.alarms == (() if is_new else before)
+        assert (view.since_us == last_us) is is_new
+        if is_new:
+            assert view.alarms[0].number == before[-1].number + 1
+            assert all(each.is_past and not each.is_open for each in view.alarms)
+        else:
+            assert view.alarms == before
         engine = restored(engine)
         assert alarms_of(engine) == view
     engine.apply(
