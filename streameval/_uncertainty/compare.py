@@ -190,7 +190,7 @@ class Comparison(Result):
         return Table(
             f"{100 * self.level:g} % intervals{' at all looks' if self.anytime else ''}",
             ["", "a", "b", "a minus b", name],
-            list(map(_cells, shown)),
+            list(map(compared_cells, shown)),
             notes,
         )
 
@@ -203,7 +203,7 @@ class Comparison(Result):
         return f"{sides[0]} has {_LACKS[reason]}"
 
 
-def _cells(found: Comparison) -> list[str]:
+def compared_cells(found: Comparison) -> list[str]:
     """Return the metric, both values, their difference and the evidence, as a notebook has them."""
     limits = "" if found.reason else f" ({found.lower:+.4f} to {found.upper:+.4f})"
     shown = "" if math.isnan(found.difference) else f"{found.difference:+.4f}{limits}"

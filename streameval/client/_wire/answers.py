@@ -242,6 +242,11 @@ class StreamLabelSample(Result):
         """How many predictions wait for their label."""
         return sum(band.waiting for band in self.bands)
 
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row for each id: the id and its label probability. O(size)."""
+        rows: list[dict[str, Any]] = self.to_dict()["ids"]
+        return rows
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values that JSON can hold; infinite limits are None."""
         values = plain_values(self)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from streameval._common.result import Result
-from streameval._uncertainty.compare import Comparison
+from streameval._common.tables import Table
+from streameval._uncertainty.compare import Comparison, compared_cells
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -273,7 +274,15 @@ class PairComparison(Comparison):
                 f"{second} {self.difference:+.4f} ({self.lower:+.4f} to {self.upper:+.4f}, "
                 f"p = {self.p_value:.2g})"
             )
-        lines.append(str(self.coverage))
-        if self.disagreement is not None:
-            lines.append(self.disagreement.sentence(self.names))
-        return "\n".join((*lines, *self.warnings))
+        return "\n".join((*lines, *self._notes()))
+
+    def _as_table(self) -> Table:
+        first, second = self.names
+        header = ["", first, second, f"{first} minus {second}", "p"]
+        return Table(self.sentence, header, [compared_cells(self)], self._notes())
+
+    def _notes(self) -> list[str]:
+        """Return on which ids it stands, and what else to know."""
+        disagreement = self.disagreement
+        disagree = [] if disagreement is None else [disagreement.sentence(self.names)]
+        return [str(self.coverage), *disagree, *self.warnings]

@@ -47,6 +47,13 @@ def test_a_decided_comparison(served) -> None:
     assert found.decided_since == datetime(2026, 11, 25, 14, 20, tzinfo=UTC)
     assert (found.coverage.shared_share, found.coverage.labelled) == (0.935, 48_211)
     assert (found.labels_needed, found.window, found.segment, found.reason) == (None,) * 4
+    page = found._repr_html_()
+    assert found.sentence in page
+    assert "fraud/v3 minus fraud/v4</th>" in page
+    assert "-0.0210 (-0.0280 to -0.0140)" in page
+    assert str(found.coverage) in page
+    assert repr(found) == str(found)
+    assert found.to_rows()[0]["difference_lower"] == -0.028
     assert str(found).splitlines() == [
         service.answer.comparison.sentence,
         (
@@ -165,8 +172,8 @@ def test_the_asyncio_client_has_the_same_verbs() -> None:
     [
         ({"prevalence": 1.5}, "prevalence"),
         ({"prevalence": "common"}, "prevalence"),
-        ({"window": "1h"}, "window"),
-        ({"segment": "country=US"}, "segment"),
+        ({"window": "1x"}, "window"),
+        ({"segment": "country"}, "segment"),
     ],
 )
 def test_bad_arguments_are_not_sent(served, arguments, field) -> None:
