@@ -125,6 +125,7 @@ def decide(evidence: Evidence | None, panes: Sequence[Pane], asked: Question) ->
     if agreed.change is not call.change:
         now = cases_of_now(evidence, panes, agreed.now)
         figures = figures_of(evidence, now.states, asked.threshold, costs)
+    has_moved = call.quality in {"worse", "better"} and agreed.quality is None
     call = agreed
     excluded = math.nan
     if call.quality is None:
@@ -150,7 +151,9 @@ def decide(evidence: Evidence | None, panes: Sequence[Pane], asked: Question) ->
         base=_base(evidence),
         excluded=excluded,
         margin=asked.margin,
-        could_be_wrong=_doubts(evidence, call, moved, has_weights=now.has_weights),
+        could_be_wrong=_doubts(
+            evidence, call, moved, has_moved=has_moved, has_weights=now.has_weights
+        ),
     )
     sentence = sentence_of(
         verdict,
@@ -340,10 +343,20 @@ def _base(evidence: Evidence) -> Base:
 
 
 def _doubts(
-    evidence: Evidence, call: _Call, moved: Sequence[Moved], *, has_weights: bool
+    evidence: Evidence,
+    call: _Call,
+    moved: Sequence[Moved],
+    *,
+    has_moved: bool,
+    has_weights: bool,
 ) -> tuple[str, ...]:
     """Return at most two reasons why it could be wrong, the gravest first."""
     found = []
+    if has_moved:
+        found.append(
+            "scores are no longer comparable with the base's, as after a calibration: accept what "
+            "is now as the new base, so that a later change is seen"
+        )
     if has_weights:
         found.append(
             "panes with weights are left out of the evidence, which counts cases; log the cases "

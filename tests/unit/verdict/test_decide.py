@@ -187,6 +187,17 @@ def test_weights_are_left_out_and_said() -> None:
     assert "weights are left out" in verdict.could_be_wrong[0]
 
 
+def test_scores_that_all_move_ask_for_a_new_base() -> None:
+    """The order is as it was, so it is no fall; what to do is said."""
+    labels, scores, times = columns(37, 21)
+    is_then = times >= np.datetime64(START_US + 14 * DAY_US, "us")
+    ev = WindowedEvaluator(pane=timedelta(minutes=10))
+    ev.add_cases(labels=labels, scores=np.where(is_then, scores / 10, scores), at=times)
+    verdict = ev.verdict()
+    assert verdict.quality in {"steady", "unsure"}
+    assert "accept what is now as the new base" in verdict.could_be_wrong[0]
+
+
 def test_a_stream_without_rows_is_silent() -> None:
     """After twice the longest gap of the base, an hour at least, and not before."""
     panes = hourly(31, 10)
