@@ -146,6 +146,31 @@ def test_links_show_the_same(page: Page, served: Served) -> None:
     expect(page.locator(".chip")).to_contain_text("US")
 
 
+def test_what_opens_over_the_page_closes(page: Page, served: Served) -> None:
+    """By Escape wherever the focus is, and by a click beside it; dialogs, too."""
+    opened(page, served)
+    menu, times = page.locator("#take"), page.locator("details.custom")
+    times.locator("summary").click()
+    page.locator("#zone-note").click()  # takes the focus away
+    expect(times).to_have_attribute("open", "")
+    page.keyboard.press("Escape")
+    expect(times).not_to_have_attribute("open", "")
+    expect(times.locator("summary")).to_be_focused()
+    menu.locator("summary").click()
+    page.get_by_role("button", name="Create alert").click()
+    dialog = page.get_by_role("dialog", name="Create alert")
+    dialog.locator("h3").first.click()
+    expect(dialog).to_be_visible()
+    page.mouse.click(5, 5)
+    expect(dialog).to_be_hidden()
+    page.get_by_role("button", name="Create alert").click()
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    expect(menu).to_have_attribute("open", "")
+    page.keyboard.press("Escape")
+    expect(menu).not_to_have_attribute("open", "")
+
+
 def exported(page: Page, name: str) -> list[str]:
     """Return what the dialog of an entry of Export shows, to be copied."""
     page.locator("#take summary", has_text="Export").click()

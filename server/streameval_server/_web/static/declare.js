@@ -3,6 +3,7 @@
 import { ApiError, patch, streamPath } from "./api.js";
 import { h, setText } from "./dom.js";
 import { score } from "./format.js";
+import { modal } from "./popover.js";
 import { sentence } from "./states.js";
 
 export class DeclareButton {
@@ -20,7 +21,7 @@ export class DeclareButton {
         + "that watch them begin anew with a reference, and their open alarms are dropped. Counted cases do not change."),
       this.refusal,
       h("div", { class: "dialog-row" }, h("button", { type: "button", onclick: () => this.dialog.close() }, "Cancel"), this.confirm));
-    this.element = h("div", { class: "declare" }, this.button, this.spoken, this.dialog);
+    this.element = h("div", { class: "declare" }, this.button, this.spoken, modal(this.dialog));
   }
 
   /** Offer a threshold to those who may declare it; `declared` is the operating point of now, null for none. */

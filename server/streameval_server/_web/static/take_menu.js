@@ -2,6 +2,7 @@
 
 import { h, setText } from "./dom.js";
 import { grpcAddress } from "./grpc_address.js";
+import { closing, modal } from "./popover.js";
 import { windowBetween } from "./route.js";
 import { alarmCommand, prometheusRule, reportCommand } from "./rules.js";
 import { copyButton } from "./take.js";
@@ -17,16 +18,7 @@ export class TakeMenu {
         h("button", { type: "button", class: "quiet", onclick: () => this.showDialog("report") }, "Report …"),
         h("button", { type: "button", class: "quiet", onclick: () => this.showDialog("alert") }, "Create alert …")),
       this.makeDialog());
-    const closing = ({ target }) => { if (!this.element.contains(target)) this.element.open = false; };
-    this.element.addEventListener("toggle", () => {
-      if (this.element.open) document.addEventListener("pointerdown", closing);
-      else document.removeEventListener("pointerdown", closing);
-    });
-    this.element.addEventListener("keydown", ({ key }) => {
-      if (key !== "Escape" || this.dialog.open) return;
-      this.element.open = false;
-      this.element.querySelector("summary").focus();
-    });
+    closing(this.element);
   }
 
   makeDialog() {
@@ -45,7 +37,7 @@ export class TakeMenu {
     };
     this.dialog = h("dialog", { class: "rules", "aria-labelledby": "rules-title" }, this.title, Object.values(this.parts),
       h("div", { class: "dialog-row" }, h("button", { type: "button", onclick: () => this.dialog.close() }, "Close")));
-    return this.dialog;
+    return modal(this.dialog);
   }
 
   /** Follow what is shown. */
