@@ -56,7 +56,7 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as data,
         running_server(Path(data)) as (address, page),
-        Client(address) as client,
+        Client(address, timeout_s=60) as client,
         Filler(client, address, now_us=time.time_ns() // 1_000) as filler,
     ):
         print(f"server on {address}, log in {data}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 import grpc
 import numpy as np
 from feed import HOUR_US, Feed
-from streams import ALL, CHALLENGER, CHAMPION, PAIR, WEEKS
+from streams import ALL, CHALLENGER, CHAMPION, PAIR
 
 from streameval.client import AlarmSettings
 from streameval.v1 import ingest_pb2, ingest_pb2_grpc
@@ -25,7 +25,6 @@ STEP_US = 6 * HOUR_US
 """The history is sent in steps: scores, then the labels that came in the meantime."""
 
 KEPT = {"retention": timedelta(days=90), "label_ttl": timedelta(days=28)}
-REFERENCE_DAYS = 14
 
 
 class Filler:
@@ -67,7 +66,7 @@ class Filler:
         self._client.create_pair(CHAMPION, CHALLENGER, name=PAIR)
         with ThreadPoolExecutor(len(ALL)) as threads:
             list(threads.map(self._send_history, self._feeds))
-        self._client.flush()
+        self._client.flush(timeout_s=None)
         for traffic in ALL:
             for model in traffic.models:
                 self._declare(model)
@@ -76,20 +75,18 @@ class Filler:
         """Send what has come since the last call. Returns when it is durable."""
         for feed in self._feeds:
             self._send(feed, until_us)
-        self._client.flush()
+        self._client.flush(timeout_s=None)
 
     def _time(self, days_ago: float) -> datetime:
         begin = datetime.fromtimestamp(self._now_us / 1_000_000, UTC)
         return begin - timedelta(days=days_ago)
 
     def _declare(self, model: Model) -> None:
-        """Mark what was deployed, and declare alarms."""
+        """Mark what was deployed, and declare alarms: they say when they would have rung."""
         for days_ago, text in model.marks.items():
             self._client.create_mark(model.stream, text, at=self._time(days_ago))
         if model.watches:
-            days = 7 * WEEKS
-            reference = self._time(days), self._time(days - REFERENCE_DAYS)
-            settings = AlarmSettings(watches=model.watches, reference=reference)
+            settings = AlarmSettings(watches=model.watches, pane=timedelta(hours=1))
             self._client.update_stream(model.stream, alarms=settings)
 
     def _send_history(self, feed: Feed) -> None:

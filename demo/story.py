@@ -27,7 +27,7 @@ def told(client: Client) -> Iterator[str]:
             yield f"{'':<{width}}  {mark.time:%b %d, %H:%M}: {mark.text}"
         status = client.stream_alarms(name)
         for alarm in status.alarms if status else ():
-            yield f"{'':<{width}}  {alarm}"
+            yield f"{'':<{width}}  {str(alarm).splitlines()[0].removeprefix(f'{name}: ')}"
     yield ""
     yield f"{PAIR}: {str(client.compare_pair(PAIR)).splitlines()[0]}"
 

@@ -106,8 +106,8 @@ ALL = (
             ),
             Model(stream=CHALLENGER, separation=2.7, settings=COSTS),
         ),
-        rows_per_hour=300,
-        prevalence=0.05,
+        rows_per_hour=200,
+        prevalence=0.06,
         label_hours=5,
     ),
     Traffic(

@@ -33,7 +33,7 @@ def main() -> None:
         sys.exit("no Chromium: install chromium-headless-shell or chromium")
     with (
         running_service() as addresses,
-        Client(addresses.grpc) as client,
+        Client(addresses.grpc, timeout_s=60) as client,
         Filler(client, addresses.grpc, now_us=time.time_ns() // 1_000) as filler,
         sync_playwright() as playwright,
     ):
@@ -46,7 +46,7 @@ def main() -> None:
         # figure and for the chart, which is drawn last.
         page.goto(f"{addresses.http}/#/stream/{name}?window=7d")
         page.locator("#figure-auc_pr").filter(has_text="0.").wait_for()
-        page.locator("canvas, svg[data-chart], .chart svg").first.wait_for()
+        page.locator(".plot svg path").first.wait_for(state="attached")
         page.wait_for_timeout(3_000)
         page.screenshot(path=PICTURE)
         browser.close()

@@ -39,7 +39,7 @@ def client() -> Iterator[Client]:
     """Return a client of a server with the demo's streams."""
     with (
         running_service() as addresses,
-        Client(addresses.grpc) as client,
+        Client(addresses.grpc, timeout_s=60) as client,
         Filler(client, addresses.grpc, now_us=time.time_ns() // 1_000) as filler,
     ):
         filler.fill()
@@ -111,7 +111,7 @@ class TestWhatIsThere:
         """The challenger is better on the same ids, of which all are scored by both."""
         found = client.compare_pair(PAIR)
         assert (found.names, found.winner) == ((CHAMPION, CHALLENGER), CHALLENGER)
-        assert found.coverage.shared > 200_000
+        assert found.coverage.shared > 150_000
         assert found.coverage.shared_share == 1
 
     def test_costs_at_a_declared_threshold(self, client: Client) -> None:
@@ -123,6 +123,16 @@ class TestWhatIsThere:
             for name in (CHAMPION, CHALLENGER)
         )
         assert 0 < challenger.lower < challenger.upper < champion.lower
+
+    def test_an_alarm_would_have_rung(self, client: Client) -> None:
+        """Of credit: the stream lost order everywhere, with its deployment."""
+        (deployed,) = client.list_marks("credit/v2")
+        (alarm,) = client.stream_alarms("credit/v2").alarms
+        assert alarm.is_past
+        assert alarm.direction == "fell"
+        assert alarm.earliest - HOUR <= deployed.time <= alarm.latest + HOUR
+        assert deployed.time < alarm.raised_at < datetime.now(UTC)
+        assert client.list_alarms(open_only=True) == []
 
     def test_labels_are_late(self, client: Client) -> None:
         """Of claims: few labels of a week are in, and nearly all of the weeks before."""
