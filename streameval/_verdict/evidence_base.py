@@ -49,6 +49,8 @@ _BYTES_A_SEGMENT: Final = SEGMENT_SIDES * (4 * len(FRACTIONS) + 4) + 8
 SHARES: Final = ("prevalence", "labelled_share")
 """Calls on a share, which is stretched if it is small."""
 PREVALENCE, LABELLED = slice(10, 12), slice(12, 14)
+_MISSING: Final = 1 / 9
+"""The labels that may be missing when a step is observed, a tenth, over the others."""
 _STRETCHED_SHARE: Final = 4.0
 """A larger multiple of the base's share counts as this one, in one step."""
 
@@ -145,7 +147,8 @@ def _with_shares(
 ) -> tuple[FrozenReference, FloatArray]:
     """Return a reference with the labelled share, and shares stretched so that bets can grow.
 
-    A bet on a mean near 0 can win little, so a share below 1/4 is multiplied.
+    A bet on a mean near 0 can win little, so a share below 1/4 is multiplied. A step is observed
+    while up to a tenth of a class's labels is missing, which is no change.
     """
     labelled, error = _labelled_share(panes)
     means = np.append(frozen.means, (labelled, 1 - labelled))
@@ -160,7 +163,9 @@ def _with_shares(
             thetas[0, side : side + 2] = 0
             continue
         by = stretch[place] = max(1 / (_STRETCHED_SHARE * share), 1.0)
-        reach = STANDARD_ERRORS * float(errors[side]) + min(TOLERANCE, share / 4)
+        # At most as many labels of a class are missing in a step that is observed.
+        missing = _MISSING * share * ((1 - share) if side == PREVALENCE.start else 1.0)
+        reach = STANDARD_ERRORS * float(errors[side]) + min(TOLERANCE, share / 4) + missing
         means[side : side + 2] = by * share, 1 - by * share
         errors[side : side + 2] *= by
         thetas[0, side] = max(by * (share - reach), 0.0)

@@ -47,6 +47,33 @@ def test_what_changed_is_called(given: dict[str, float], expected: set[str]) -> 
     assert all(day > 14 for day in found.values())
 
 
+def test_a_tenth_of_late_labels_is_no_change() -> None:
+    """A step is observed without them: neither the prevalence nor the labelled share changed."""
+    rng = np.random.default_rng(18)
+
+    def late(pane: Pane, share: float) -> Pane:
+        labels, scores = pane_columns(pane)
+        here = ~labels | (rng.random(labels.size) >= share)
+        ev = Evaluator(resolution=12, scale="probability")
+        ev.add_cases(labels=labels[here], scores=scores[here])
+        return pane._replace(state=ev._view(), predictions=labels.size)
+
+    whole = hourly(18, 40, rate=60, prevalence=0.2)
+    for share, expected in ((0.1, set()), (0.5, {"prevalence"})):
+        panes = [late(each, 0.0 if each.end_us <= START_US + 7 * DAY_US else share)
+                 for each in whole]  # fmt: skip
+        assert set(calls(observed(panes))) & {"prevalence", "labelled_share"} >= expected
+        assert expected or not calls(observed(panes))
+
+
+def pane_columns(pane: Pane) -> tuple[np.ndarray, np.ndarray]:
+    """Return the labels and scores of a pane's cases."""
+    runs = dict(zip(LABELS, pane.state.counts.runs, strict=True))
+    scores = {label: np.repeat(run.scores, run.multiplicities()) for label, run in runs.items()}
+    labels = np.repeat([True, False], [scores[True].size, scores[False].size])
+    return labels, np.concatenate((scores[True], scores[False]))
+
+
 def test_no_healthy_stream_is_called() -> None:
     """Of twenty streams of three weeks none is: 0.01 would be allowed."""
     for seed in range(100, 120):
