@@ -150,8 +150,7 @@ def _beginning(series: StepSums, gains: FloatArray, level: float) -> Beginning:
     times = starts + ((ends - starts) * np.asarray(INSIDE)[parts]).astype(np.int64)
     best = int(np.argmax(gains))
     possible = np.flatnonzero(gains[best] - gains <= loss_limit(level))
-    # Before a step without cases, and before the next one, are one place.
-    earliest = np.append(series.ends_us[0], np.maximum(times[:-1], series.ends_us[steps[1:]]))
+    earliest = np.append(series.ends_us[0], times[:-1])
     latest = np.append(times[1:], series.ends_us[-1])
     return Beginning(int(earliest[possible[0]]), int(times[best]), int(latest[possible[-1]]))
 

@@ -71,6 +71,18 @@ def test_a_drop_within_a_step() -> None:
     assert hours(found.since) == (60.25, 60.5, 60.75)
 
 
+def test_a_drop_shortly_before_a_step() -> None:
+    """Four hundredths of an hour do not show in the hour, and may not be excluded by it."""
+    rng = np.random.default_rng(12)
+    shifts = np.where(np.arange(100) >= 60, 0.2, 0.0)
+    shifts[59] = 0.04 * 0.2
+    many = (1000.0, 4000.0)
+    found = find_change(week(rng, many), steps_of(rng, shifts, many))
+    assert found is not None
+    earliest, _, latest = hours(found.since)
+    assert earliest <= 59.96 <= latest <= 60.25
+
+
 @pytest.mark.parametrize("place", [1, 2, 50, 99])
 def test_a_drop_at_any_time_since_the_base(place: int) -> None:
     """In the first steps after the base as in the last one."""
