@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from streameval._counts.resolution import quantise
-from streameval._drift.reference import cells_of_state
 from streameval._drift.side_table import CLUSTER_GROUPS, DriftRows, RowKind
 
 if TYPE_CHECKING:
@@ -54,11 +53,14 @@ class PastCases(NamedTuple):
     ) -> PastCases:
         """Return the cases of panes with their start and end in microseconds. O(cells)."""
         kept = [each for each in panes if each[2].weighted is None]
-        cells = [cells_of_state(state) for *_, state in kept]
-        sizes = [each.counts.size for each in cells]
-        columns = [np.concatenate(column) for column in zip(*cells, strict=True)]
-        labels, scores, counts = columns or (np.zeros(0, bool), np.zeros(0), np.zeros(0, int))
-        is_case = counts > 0
+        runs = [run for *_, state in kept for run in state.counts.runs]
+        scores = np.concatenate([np.zeros(0), *(run.scores for run in runs)])
+        none = np.zeros(0, dtype=np.int64)
+        counts = np.concatenate([none, *(run.multiplicities() for run in runs)])
+        sizes = np.array([len(run) for run in runs], dtype=np.int64)
+        # Of each state the positives, then the negatives.
+        labels = np.repeat(np.arange(len(runs)) % 2 == 0, sizes)
+        sizes = sizes.reshape(-1, 2).sum(axis=1)
         if resolution is not None:
             scale: Scale = "probability" if settings.is_probability else "plain"
             scores = quantise(scores, resolution, scale)
@@ -67,9 +69,9 @@ class PastCases(NamedTuple):
         if settings.has_clusters:
             clusters, cluster_sizes = _cluster_rows([state for *_, state in kept])
         return cls(
-            _rows(labels[is_case], scores[is_case], counts[is_case]),
-            np.repeat(starts, sizes)[is_case],
-            np.repeat(ends, sizes)[is_case],
+            _rows(labels, scores, counts),
+            np.repeat(starts, sizes),
+            np.repeat(ends, sizes),
             clusters,
             np.repeat(ends, cluster_sizes),
             sum(sum(state.num_scored) for *_, state in panes if state.weighted is not None),

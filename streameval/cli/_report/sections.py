@@ -42,11 +42,12 @@ def open_alarms(found: Answers) -> Markup | None:
 
 
 def past_alarms(found: Answers) -> Markup | None:
-    """Return the newest acknowledged alarms."""
+    """Return the newest alarms that are acknowledged, or that history would have raised."""
     past = [each for each in found.alarms.alarms if not each.is_open] if found.alarms else []
     if not past:
         return None
-    return _section("Acknowledged alarms", tag("ul", *(tag("li", _alarm(e)) for e in past[::-1])))
+    title = "Past alarms" if any(each.is_past for each in past) else "Acknowledged alarms"
+    return _section(title, tag("ul", *(tag("li", _alarm(each)) for each in past[::-1])))
 
 
 def _alarm(alarm: StreamAlarm) -> str:
@@ -59,6 +60,9 @@ def _alarm(alarm: StreamAlarm) -> str:
     if alarm.segments:
         names = [each.segment for each in alarm.segments]
         text += f"; {words.listed(names)} {'explains' if len(names) == 1 else 'explain'} it"
+    if alarm.is_past:
+        at = words.moment(alarm.raised_at)
+        text += f"; would have rung {at} UTC, if labels had come in time"
     if alarm.acknowledged_at is not None:
         text += f"; acknowledged {words.moment(alarm.acknowledged_at)} UTC"
     return f"{text[0].upper()}{text[1:]}."

@@ -339,12 +339,15 @@ class StreamAlarms(Observer):
 
     def _begin(self, counts: FrozenStream, now_us: int, late_us: int) -> None:
         """Freeze the reference and begin to watch, or wait for more cases."""
-        if self._proposes:
-            self._proposes = False
+        # Of the days since the declaration some may have a change in them, or too few cases.
+        is_refused = self._alarms.reference_us is None and self._refusal
+        if self._proposes or is_refused:
             proposed = proposed_reference(counts, now_us, self._label_wait_us)
-            if proposed is None:
+            if proposed is None and self._proposes:
+                self._proposes = False
                 return
-            self._reference_us = proposed
+            self._proposes = False
+            self._reference_us = proposed or self._reference_us
         try:
             made = freeze_reference(self._settings, counts, self._reference_us)
             check_unchanged(counts, self._reference_us, now_us, self._label_wait_us)

@@ -494,6 +494,30 @@ def test_other_settings_begin_anew() -> None:
     assert engine.view("s").alarms is None
 
 
+@pytest.mark.parametrize("is_declared", [True, False])
+def test_a_reference_to_come_with_a_change_in_it(*, is_declared: bool) -> None:
+    """A declared one waits and says why; else the first stable week after the change is taken."""
+    week_us = START_US, START_US + 7 * DAY_US
+    assert SETTINGS.alarms is not None
+    alarms = replace(SETTINGS.alarms, reference_us=week_us if is_declared else None)
+    settings = replace(SETTINGS, alarms=alarms)
+    engine = Engine(LIMITS)
+    engine.apply(log_of(*cases(1, 24 * 17, falls_at=84), settings=settings))
+    view = alarms_of(engine)
+    if is_declared:
+        assert view.waits_for.startswith("the reference has a change in it (")
+        assert " between 2026-01-07 00:00 and 2026-01-10 00:00" in view.waits_for
+        assert view.waits_for.endswith("00:00 is taken, or name a time without a change")
+        assert view.reference_us == week_us
+    else:
+        assert not view.waits_for
+        assert view.reference_us[0] >= START_US + 4 * DAY_US
+        assert view.reference_us[1] - view.reference_us[0] == 7 * DAY_US
+    again = restored(engine)
+    assert alarms_of(again) == view
+    assert again.state_hash() == engine.state_hash()
+
+
 def test_a_change_of_an_alarm_in_the_log() -> None:
     """Its bytes are read back, and others are refused."""
     for change in (AlarmChange(1, is_delivery=False), AlarmChange(2**32 - 1, is_delivery=True)):
