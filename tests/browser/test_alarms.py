@@ -311,3 +311,28 @@ def test_it_fits_and_is_legible(browser: Browser, alarmed: Served, width: int, t
             contrasts = page.evaluate(CONTRASTS)
             assert contrasts
             assert [each for each in contrasts if each[1] < WORST_CONTRAST] == []
+
+
+def test_an_alarm_of_history_is_told_as_past(page: Page) -> None:
+    """It is folded, says when it would have rung, and nothing is open."""
+    start = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    start -= timedelta(days=12)
+    rng = np.random.default_rng(4)
+    with running_service() as addresses, Client(addresses.grpc) as client:
+        client.create_stream("m/1", scale="probability")
+        for hour in range(12 * 24):
+            labels = rng.random(80) < 0.3
+            distance = -1.0 if 200 <= hour < 240 else 2.0
+            scores = 1 / (1 + np.exp(1 - 2 * rng.normal(distance * labels)))
+            at = start + timedelta(hours=hour, minutes=30)
+            client.stream("m/1").add_cases(labels=labels, scores=scores, at=at)
+        client.flush()
+        client.update_stream("m/1", alarms=AlarmSettings(watches={"auc_roc": 0.01}))
+        page.goto(Served(addresses.grpc, addresses.http, client).url("stream/m%2F1?tab=alarms"))
+        summary = page.locator("#acknowledged-alarms summary")
+        expect(summary).to_have_text("1 alarm from before the declaration")
+        summary.click()
+        past = page.locator("#acknowledged-alarms li")
+        expect(past).to_contain_text("It would have rung ")
+        expect(past).to_contain_text(", if labels had come in time.")
+        expect(page.locator("#alarms .alarm-state")).to_have_text("No open alarm")
