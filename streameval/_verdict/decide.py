@@ -15,7 +15,8 @@ from streameval._drift.reference import MIN_CASES, STANDARD_ERRORS
 from streameval._time.times import to_datetime
 from streameval._verdict.doubts import doubts
 from streameval._verdict.evidence_base import TOLERANCE
-from streameval._verdict.level_sums import DAY_US, HOUR_US, steps_of
+from streameval._verdict.level_sums import DAY_US, HOUR_US
+from streameval._verdict.moves import base_steps, first_of, moved_of, since_of
 from streameval._verdict.now import (
     because_of,
     cases_of_now,
@@ -24,7 +25,7 @@ from streameval._verdict.now import (
     is_order_changed,
 )
 from streameval._verdict.search import find_change
-from streameval._verdict.verdict import MARGIN, Base, Moved, Since, Verdict
+from streameval._verdict.verdict import MARGIN, Base, Verdict
 from streameval._verdict.words import sentence_of
 
 if TYPE_CHECKING:
@@ -33,16 +34,14 @@ if TYPE_CHECKING:
     from streameval._uncertainty.interval import Interval
     from streameval._verdict.evidence import Evidence
     from streameval._verdict.evidence_base import Pane
-    from streameval._verdict.level_sums import LevelName
     from streameval._verdict.now import Now
-    from streameval._verdict.search import Beginning, Change, StepSums
-    from streameval._verdict.verdict import Because, FirstChanged, Flow, MovedName, Quality
+    from streameval._verdict.search import Beginning, Change
+    from streameval._verdict.verdict import Because, Flow, Moved, Quality, Since, VerdictFigure
 
 RECOVERED_FOR_US: Final = 7 * DAY_US
 MAX_DOUBTS: Final = 2
 _WORSE: Final = ("ranking_worse", "auc_roc_worse")
 _BETTER: Final = ("ranking_better", "auc_roc_better")
-_MOVED: Final[tuple[MovedName, ...]] = ("scores", "prevalence", "labelled_share")
 
 
 class Question(NamedTuple):
@@ -117,24 +116,15 @@ def decide(evidence: Evidence | None, panes: Sequence[Pane], asked: Question) ->
     if evidence is None:
         return _without_base(panes, asked)
     call = _call(evidence, asked)
-    moved = _moved(evidence)
+    moved = moved_of(evidence)
     now = cases_of_now(evidence, panes, call.now)
-    costs = asked.cost_fp, asked.cost_fn
-    figures = figures_of(evidence, now.states, asked.threshold, costs)
     agreed = _agreed(evidence, now, call, asked)
     if agreed.change is not call.change:
         now = cases_of_now(evidence, panes, agreed.now)
-        figures = figures_of(evidence, now.states, asked.threshold, costs)
     has_moved = call.quality in {"worse", "better"} and agreed.quality is None
     call = agreed
-    excluded = math.nan
-    if call.quality is None:
-        excluded = excluded_fall(evidence, now, figures)
-    because: tuple[Because, ...] = ()
-    if call.quality == "worse":
-        # A share is one of the headline's fall: there is none where that has not fallen.
-        fell = bool(figures) and figures[0].difference.estimate < 0
-        because = because_of(evidence, panes, now, figures[0].prevalence if fell else None)
+    figures = figures_of(evidence, now.states, asked.threshold, (asked.cost_fp, asked.cost_fn))
+    excluded = math.nan if call.quality else excluded_fall(evidence, now, figures)
     verdict = Verdict(
         quality=call.quality or _unchanged(evidence, excluded, asked.margin),
         at=to_datetime(asked.at_us),
@@ -142,10 +132,10 @@ def decide(evidence: Evidence | None, panes: Sequence[Pane], asked: Question) ->
         sentence="",
         flow=_flow(evidence, moved, asked),
         figures=figures,
-        since=None if call.change is None else _since(call.change.since, asked),
+        since=None if call.change is None else since_of(call.change.since, asked.annotations),
         returned=_returned(call, asked),
-        because=because,
-        first=_first(moved),
+        because=_because(evidence, panes, now, call, figures),
+        first=first_of(moved),
         moved=moved,
         alarm=asked.alarm,
         base=_base(evidence),
@@ -162,6 +152,20 @@ def decide(evidence: Evidence | None, panes: Sequence[Pane], asked: Question) ->
         projected=asked.projected,
     )
     return replace(verdict, sentence=sentence)
+
+
+def _because(
+    evidence: Evidence,
+    panes: Sequence[Pane],
+    now: Now,
+    call: _Call,
+    figures: Sequence[VerdictFigure],
+) -> tuple[Because, ...]:
+    if call.quality != "worse":
+        return ()
+    # A share is one of the headline's fall: there is none where that has not fallen.
+    fell = bool(figures) and figures[0].difference.estimate < 0
+    return because_of(evidence, panes, now, figures[0].prevalence if fell else None)
 
 
 def _without_base(panes: Sequence[Pane], asked: Question) -> Verdict:
@@ -221,7 +225,7 @@ def _agreed(evidence: Evidence, now: Now, call: _Call, asked: Question) -> _Call
 
 def _change(evidence: Evidence, called_us: int) -> Change | None:
     """Return the change that was called: it began before the call, whatever else is found."""
-    base, steps = _base_steps(evidence, "auc_roc"), evidence.levels.sums("auc_roc")
+    base, steps = base_steps(evidence, "auc_roc"), evidence.levels.sums("auc_roc")
     while True:
         change = find_change(base, steps)
         if change is None or change.returned is None or change.since.likeliest_us < called_us:
@@ -250,40 +254,6 @@ def _unchanged(evidence: Evidence, excluded: float, margin: float) -> Quality:
     return "steady" if excluded < margin else "unsure"
 
 
-def _moved(evidence: Evidence) -> tuple[Moved, ...]:
-    """Return what was called and lasts, of the prevalence, the scores and the labelled share."""
-    found = []
-    for name in _MOVED:
-        if evidence.last_called_us(name) < 0:
-            continue
-        base, steps = _base_steps(evidence, name), evidence.levels.sums(name)
-        change = find_change(base, steps)
-        if change is None or change.returned is not None:
-            continue
-        after = steps.part(steps.starts_us >= change.since.latest_us)
-        if not after.counts.sum():
-            after = steps.part(steps.ends_us > change.since.likeliest_us)
-        before, now = (float(each.totals.sum() / each.counts.sum()) for each in (base, after))
-        found.append(Moved(name, before, now, _since(change.since)))
-    return tuple(found)
-
-
-def _first(moved: Sequence[Moved]) -> FirstChanged | None:
-    """Return what changed first, where the intervals of the beginnings are apart."""
-    known = [(each.since.earliest, each) for each in moved if each.since is not None]
-    if not known:
-        return None
-    ranked = [each for _, each in sorted(known, key=lambda item: (item[0], item[1].name))]
-    first = ranked[0]
-    is_apart = all(
-        first.since is not None
-        and other.since is not None
-        and first.since.latest < other.since.earliest
-        for other in ranked[1:]
-    )
-    return first.name if is_apart else "same_time"
-
-
 def _flow(evidence: Evidence, moved: Sequence[Moved], asked: Question) -> Flow:
     share = next((each for each in moved if each.name == "labelled_share"), None)
     if asked.last_row_us >= 0 and asked.at_us >= _silent_from_us(evidence, asked):
@@ -305,30 +275,10 @@ def _valid_until_us(evidence: Evidence, asked: Question) -> int:
     return min(found, silent_us) if asked.at_us < silent_us else found
 
 
-def _since(beginning: Beginning, asked: Question | None = None) -> Since:
-    noted = () if asked is None else asked.annotations
-    return Since(
-        to_datetime(beginning.earliest_us),
-        to_datetime(beginning.likeliest_us),
-        to_datetime(beginning.latest_us),
-        tuple(
-            text
-            for time_us, text in noted
-            if beginning.earliest_us <= time_us <= beginning.latest_us
-        ),
-    )
-
-
 def _returned(call: _Call, asked: Question) -> Since | None:
     if call.change is None or call.change.returned is None:
         return None
-    return _since(call.change.returned, asked)
-
-
-def _base_steps(evidence: Evidence, name: LevelName) -> StepSums:
-    """Return the base as the one step before all others."""
-    span_us = evidence.base.start_us, evidence.base.end_us
-    return steps_of(evidence.base_level(), span_us, name)
+    return since_of(call.change.returned, asked.annotations)
 
 
 def _base(evidence: Evidence) -> Base:
