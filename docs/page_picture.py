@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 from streameval.client import Client
 from streameval_server.testing import running_service
@@ -47,7 +47,10 @@ def main() -> None:
         page.goto(f"{addresses.http}/#/stream/{name}?window=7d")
         page.locator("#figure-auc_pr").filter(has_text="0.").wait_for()
         page.locator(".plot svg path").first.wait_for(state="attached")
-        page.wait_for_timeout(3_000)
+        page.wait_for_timeout(20_000)  # what is projected comes last
+        expect(page.locator("[aria-busy=true]:visible, .skeleton:visible")).to_have_count(
+            0, timeout=60_000
+        )
         page.screenshot(path=PICTURE)
         browser.close()
 
