@@ -8,7 +8,7 @@ standard errors; the greatest sum is the split of greatest likelihood ratio. Not
 - **Places** lie a quarter of a step apart: a change in the middle of a step mixes its values.
 - **Variance** is of each side's own cases, and larger where residuals from the levels vary more
   than these explain (`_uncertainty.split.inflation_of`).
-- **The set of places that are not excluded** has a nominal level of 0.95. It is asked for after a
+- **The set of places that are not excluded** has a nominal level of 0.98. It is asked for after a
   detection, which comes when the data look the most like a change; then it still holds the
   beginning in at least 0.9 of drops of any size (bench/verdict.py): places are a quarter of a
   step wider on either side, and the variance is never taken to be less than what cases explain.
@@ -27,7 +27,7 @@ from streameval._uncertainty.split import MIN_FIGURES, fit_splits, inflation_of,
 if TYPE_CHECKING:
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
 
-LEVEL: Final = 0.95
+LEVEL: Final = 0.98
 """The nominal level of the places that are not excluded; what it holds: bench/verdict.py."""
 INSIDE: Final = (0.0, 0.25, 0.5, 0.75)
 EVIDENT: Final = 20.0
