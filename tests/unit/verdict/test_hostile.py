@@ -99,7 +99,7 @@ def test_a_segment_without_a_share_is_named_without_one() -> None:
     assert found.quality == "worse"
     assert len(found.because) == len(NAMES)
     assert " 0 %" not in found.sentence
-    assert "There is evidence in country=" in found.sentence
+    assert "It is seen in country=" in found.sentence
 
 
 @pytest.mark.parametrize("distance", [1.0, 2.0])
