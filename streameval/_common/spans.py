@@ -9,7 +9,6 @@ import re
 from datetime import timedelta
 
 from streameval._common.errors import InvalidInputError
-from streameval._common.values import shown
 
 Span = timedelta | str
 """A duration: a timedelta, or a text that `parse_span` reads."""
@@ -51,7 +50,7 @@ def read_span(span: Span, field: str) -> timedelta:
     if isinstance(span, str):
         return parse_span(span, field)
     if not isinstance(span, timedelta):
-        message = f"{field} must be a timedelta, got {shown(span)}; or a text such as 1h or 7d"
+        message = f"{field} must be a timedelta, got {span!r:.60}; or a text such as 1h or 7d"
         raise InvalidInputError(message, field=field)
     return span
 
