@@ -33,8 +33,12 @@ if TYPE_CHECKING:
     from streameval._uncertainty.pair_comparison import ComparedPair
     from streameval._uncertainty.pair_counts import PairCounts, PairShape
     from streameval._uncertainty.pair_rows import PairRows
-    from streameval._verdict.base import BaseSpan, choose_base
+    from streameval._verdict.base import BaseSpan, NoBase, choose_base, in_cells
     from streameval._verdict.base_changes import changes_in
+    from streameval._verdict.decide import Question, decide
+    from streameval._verdict.evidence import Evidence
+    from streameval._verdict.evidence_base import Pane
+    from streameval._verdict.evidence_codec import decode_evidence, encode_evidence
 
 __all__ = [
     "BY_NAME",
@@ -48,22 +52,30 @@ __all__ = [
     "DriftRows",
     "DriftSettings",
     "ErrorCosts",
+    "Evidence",
     "FrozenReference",
     "LabelHistory",
     "Metric",
+    "NoBase",
     "PairCounts",
     "PairRows",
     "PairShape",
+    "Pane",
     "Place",
+    "Question",
     "ReferenceCases",
     "RevisionQueries",
     "RowKind",
     "changes_in",
     "choose_base",
     "common_prevalence",
+    "decide",
     "decode_engine",
+    "decode_evidence",
     "dependence_warning",
     "encode_engine",
+    "encode_evidence",
+    "in_cells",
     "rate_limits",
 ]
 
@@ -85,8 +97,12 @@ _EXPORTS = {
     "streameval._uncertainty.pair_comparison": ["ComparedPair"],
     "streameval._uncertainty.pair_counts": ["PairCounts", "PairShape"],
     "streameval._uncertainty.pair_rows": ["PairRows"],
-    "streameval._verdict.base": ["BaseSpan", "choose_base"],
+    "streameval._verdict.base": ["BaseSpan", "NoBase", "choose_base", "in_cells"],
     "streameval._verdict.base_changes": ["changes_in"],
+    "streameval._verdict.decide": ["Question", "decide"],
+    "streameval._verdict.evidence": ["Evidence"],
+    "streameval._verdict.evidence_base": ["Pane"],
+    "streameval._verdict.evidence_codec": ["decode_evidence", "encode_evidence"],
 }
 """Each module, and the public names whose first use imports it."""
 

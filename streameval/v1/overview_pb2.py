@@ -26,9 +26,10 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from streameval.v1 import alarm_pb2 as streameval_dot_v1_dot_alarm__pb2
 from streameval.v1 import types_pb2 as streameval_dot_v1_dot_types__pb2
+from streameval.v1 import verdict_pb2 as streameval_dot_v1_dot_verdict__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cstreameval/v1/overview.proto\x12\rstreameval.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19streameval/v1/alarm.proto\x1a\x19streameval/v1/types.proto\"\xd5\x01\n\x1aListStreamSummariesRequest\x12\'\n\x04last\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08order_by\x18\x02 \x01(\t\x12\x0f\n\x07reverse\x18\x03 \x01(\x08\x12\x0e\n\x06search\x18\x04 \x01(\t\x12\x0e\n\x06prefix\x18\x05 \x01(\t\x12\x0f\n\x07grouped\x18\x06 \x01(\x08\x12\x13\n\x0bopen_groups\x18\x07 \x03(\t\x12\x11\n\tpage_size\x18\x08 \x01(\x05\x12\x12\n\npage_token\x18\t \x01(\t\"\xe3\x02\n\x1bListStreamSummariesResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12/\n\tsummaries\x18\x02 \x03(\x0b\x32\x1c.streameval.v1.StreamSummary\x12*\n\x06groups\x18\x03 \x03(\x0b\x32\x1a.streameval.v1.StreamGroup\x12\x13\n\x0bnum_streams\x18\x04 \x01(\r\x12\x12\n\nnum_alarms\x18\x05 \x01(\r\x12\x12\n\nnum_fallen\x18\x06 \x01(\r\x12\x13\n\x0bnum_pending\x18\x07 \x01(\r\x12\x14\n\x0cnum_outdated\x18\x08 \x01(\r\x12\x12\n\nnum_groups\x18\t \x01(\r\x12\x13\n\x0bnum_covered\x18\n \x01(\r\x12\x17\n\x0fnext_page_token\x18\x0b \x01(\t\x12\x17\n\x0fserver_warnings\x18\x0c \x03(\t\x12\x12\n\nnum_failed\x18\r \x01(\r\"\xb5\x01\n\x1bWatchStreamSummariesRequest\x12\x37\n\x04list\x18\x01 \x01(\x0b\x32).streameval.v1.ListStreamSummariesRequest\x12/\n\x0cmin_interval\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12,\n\theartbeat\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"{\n\x1cWatchStreamSummariesResponse\x12\x38\n\x04list\x18\x01 \x01(\x0b\x32*.streameval.v1.ListStreamSummariesResponse\x12\x0f\n\x07streams\x18\x02 \x03(\t\x12\x10\n\x08revision\x18\x03 \x01(\x04\"f\n\x0bStreamGroup\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bnum_streams\x18\x02 \x01(\r\x12\x12\n\nnum_alarms\x18\x03 \x01(\r\x12\x12\n\nnum_fallen\x18\x04 \x01(\r\x12\x0c\n\x04open\x18\x05 \x01(\x08\"\x97\x03\n\rStreamSummary\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\x12)\n\x08snapshot\x18\x03 \x01(\x0b\x32\x17.streameval.v1.Snapshot\x12\x32\n\x0eprojected_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08outdated\x18\x05 \x01(\x08\x12)\n\x06\x63hange\x18\x06 \x01(\x0b\x32\x19.streameval.v1.Comparison\x12\x35\n\rcompared_with\x18\x07 \x01(\x0e\x32\x1e.streameval.v1.ChangeReference\x12\x0f\n\x07\x65vident\x18\x08 \x01(\x08\x12\x11\n\tno_change\x18\t \x01(\t\x12\x30\n\x05\x61larm\x18\n \x01(\x0b\x32!.streameval.v1.StreamAlarmSummary\x12-\n\x0bnewest_pane\x18\x0b \x01(\x0b\x32\x18.streameval.v1.TimeRange\x12\x0f\n\x07problem\x18\x0c \x01(\t\"b\n\x12StreamAlarmSummary\x12(\n\x05state\x18\x01 \x01(\x0e\x32\x19.streameval.v1.AlarmState\x12\x0f\n\x07watches\x18\x02 \x03(\t\x12\x11\n\twaits_for\x18\x03 \x01(\t*t\n\x0f\x43hangeReference\x12 \n\x1c\x43HANGE_REFERENCE_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x43HANGE_REFERENCE_ALARMS\x10\x01\x12\"\n\x1e\x43HANGE_REFERENCE_WINDOW_BEFORE\x10\x02\x42s\n\rstreameval.v1B\rOverviewProtoP\x01Z\x1astreameval/v1;streamevalv1\xa2\x02\x03SEV\xaa\x02\rStreameval.V1\xca\x02\rStreameval\\V1\xea\x02\x0eStreameval::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cstreameval/v1/overview.proto\x12\rstreameval.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19streameval/v1/alarm.proto\x1a\x19streameval/v1/types.proto\x1a\x1bstreameval/v1/verdict.proto\"\xd5\x01\n\x1aListStreamSummariesRequest\x12\'\n\x04last\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08order_by\x18\x02 \x01(\t\x12\x0f\n\x07reverse\x18\x03 \x01(\x08\x12\x0e\n\x06search\x18\x04 \x01(\t\x12\x0e\n\x06prefix\x18\x05 \x01(\t\x12\x0f\n\x07grouped\x18\x06 \x01(\x08\x12\x13\n\x0bopen_groups\x18\x07 \x03(\t\x12\x11\n\tpage_size\x18\x08 \x01(\x05\x12\x12\n\npage_token\x18\t \x01(\t\"\xe3\x02\n\x1bListStreamSummariesResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12/\n\tsummaries\x18\x02 \x03(\x0b\x32\x1c.streameval.v1.StreamSummary\x12*\n\x06groups\x18\x03 \x03(\x0b\x32\x1a.streameval.v1.StreamGroup\x12\x13\n\x0bnum_streams\x18\x04 \x01(\r\x12\x12\n\nnum_alarms\x18\x05 \x01(\r\x12\x12\n\nnum_fallen\x18\x06 \x01(\r\x12\x13\n\x0bnum_pending\x18\x07 \x01(\r\x12\x14\n\x0cnum_outdated\x18\x08 \x01(\r\x12\x12\n\nnum_groups\x18\t \x01(\r\x12\x13\n\x0bnum_covered\x18\n \x01(\r\x12\x17\n\x0fnext_page_token\x18\x0b \x01(\t\x12\x17\n\x0fserver_warnings\x18\x0c \x03(\t\x12\x12\n\nnum_failed\x18\r \x01(\r\"\xb5\x01\n\x1bWatchStreamSummariesRequest\x12\x37\n\x04list\x18\x01 \x01(\x0b\x32).streameval.v1.ListStreamSummariesRequest\x12/\n\x0cmin_interval\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12,\n\theartbeat\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"{\n\x1cWatchStreamSummariesResponse\x12\x38\n\x04list\x18\x01 \x01(\x0b\x32*.streameval.v1.ListStreamSummariesResponse\x12\x0f\n\x07streams\x18\x02 \x03(\t\x12\x10\n\x08revision\x18\x03 \x01(\x04\"f\n\x0bStreamGroup\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bnum_streams\x18\x02 \x01(\r\x12\x12\n\nnum_alarms\x18\x03 \x01(\r\x12\x12\n\nnum_fallen\x18\x04 \x01(\r\x12\x0c\n\x04open\x18\x05 \x01(\x08\"\xc0\x03\n\rStreamSummary\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\x12)\n\x08snapshot\x18\x03 \x01(\x0b\x32\x17.streameval.v1.Snapshot\x12\x32\n\x0eprojected_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08outdated\x18\x05 \x01(\x08\x12)\n\x06\x63hange\x18\x06 \x01(\x0b\x32\x19.streameval.v1.Comparison\x12\x35\n\rcompared_with\x18\x07 \x01(\x0e\x32\x1e.streameval.v1.ChangeReference\x12\x0f\n\x07\x65vident\x18\x08 \x01(\x08\x12\x11\n\tno_change\x18\t \x01(\t\x12\x30\n\x05\x61larm\x18\n \x01(\x0b\x32!.streameval.v1.StreamAlarmSummary\x12-\n\x0bnewest_pane\x18\x0b \x01(\x0b\x32\x18.streameval.v1.TimeRange\x12\x0f\n\x07problem\x18\x0c \x01(\t\x12\'\n\x07verdict\x18\r \x01(\x0b\x32\x16.streameval.v1.Verdict\"b\n\x12StreamAlarmSummary\x12(\n\x05state\x18\x01 \x01(\x0e\x32\x19.streameval.v1.AlarmState\x12\x0f\n\x07watches\x18\x02 \x03(\t\x12\x11\n\twaits_for\x18\x03 \x01(\t*t\n\x0f\x43hangeReference\x12 \n\x1c\x43HANGE_REFERENCE_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x43HANGE_REFERENCE_ALARMS\x10\x01\x12\"\n\x1e\x43HANGE_REFERENCE_WINDOW_BEFORE\x10\x02\x42s\n\rstreameval.v1B\rOverviewProtoP\x01Z\x1astreameval/v1;streamevalv1\xa2\x02\x03SEV\xaa\x02\rStreameval.V1\xca\x02\rStreameval\\V1\xea\x02\x0eStreameval::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,20 +37,20 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'streameval.v1.overview_pb2'
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\rstreameval.v1B\rOverviewProtoP\001Z\032streameval/v1;streamevalv1\242\002\003SEV\252\002\rStreameval.V1\312\002\rStreameval\\V1\352\002\016Streameval::V1'
-  _globals['_CHANGEREFERENCE']._serialized_start=1663
-  _globals['_CHANGEREFERENCE']._serialized_end=1779
-  _globals['_LISTSTREAMSUMMARIESREQUEST']._serialized_start=167
-  _globals['_LISTSTREAMSUMMARIESREQUEST']._serialized_end=380
-  _globals['_LISTSTREAMSUMMARIESRESPONSE']._serialized_start=383
-  _globals['_LISTSTREAMSUMMARIESRESPONSE']._serialized_end=738
-  _globals['_WATCHSTREAMSUMMARIESREQUEST']._serialized_start=741
-  _globals['_WATCHSTREAMSUMMARIESREQUEST']._serialized_end=922
-  _globals['_WATCHSTREAMSUMMARIESRESPONSE']._serialized_start=924
-  _globals['_WATCHSTREAMSUMMARIESRESPONSE']._serialized_end=1047
-  _globals['_STREAMGROUP']._serialized_start=1049
-  _globals['_STREAMGROUP']._serialized_end=1151
-  _globals['_STREAMSUMMARY']._serialized_start=1154
-  _globals['_STREAMSUMMARY']._serialized_end=1561
-  _globals['_STREAMALARMSUMMARY']._serialized_start=1563
-  _globals['_STREAMALARMSUMMARY']._serialized_end=1661
+  _globals['_CHANGEREFERENCE']._serialized_start=1733
+  _globals['_CHANGEREFERENCE']._serialized_end=1849
+  _globals['_LISTSTREAMSUMMARIESREQUEST']._serialized_start=196
+  _globals['_LISTSTREAMSUMMARIESREQUEST']._serialized_end=409
+  _globals['_LISTSTREAMSUMMARIESRESPONSE']._serialized_start=412
+  _globals['_LISTSTREAMSUMMARIESRESPONSE']._serialized_end=767
+  _globals['_WATCHSTREAMSUMMARIESREQUEST']._serialized_start=770
+  _globals['_WATCHSTREAMSUMMARIESREQUEST']._serialized_end=951
+  _globals['_WATCHSTREAMSUMMARIESRESPONSE']._serialized_start=953
+  _globals['_WATCHSTREAMSUMMARIESRESPONSE']._serialized_end=1076
+  _globals['_STREAMGROUP']._serialized_start=1078
+  _globals['_STREAMGROUP']._serialized_end=1180
+  _globals['_STREAMSUMMARY']._serialized_start=1183
+  _globals['_STREAMSUMMARY']._serialized_end=1631
+  _globals['_STREAMALARMSUMMARY']._serialized_start=1633
+  _globals['_STREAMALARMSUMMARY']._serialized_end=1731
 # @@protoc_insertion_point(module_scope)

@@ -12,6 +12,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from streameval.v1 import alarm_pb2 as _alarm_pb2
 from streameval.v1 import types_pb2 as _types_pb2
+from streameval.v1 import verdict_pb2 as _verdict_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -324,6 +325,7 @@ class StreamSummary(_message.Message):
     ALARM_FIELD_NUMBER: _builtins.int
     NEWEST_PANE_FIELD_NUMBER: _builtins.int
     PROBLEM_FIELD_NUMBER: _builtins.int
+    VERDICT_FIELD_NUMBER: _builtins.int
     stream: _builtins.str
     """Its name."""
     group: _builtins.str
@@ -372,6 +374,10 @@ class StreamSummary(_message.Message):
     def newest_pane(self) -> _types_pb2.TimeRange:
         """The newest pane with any count; absent when no pane is kept."""
 
+    @_builtins.property
+    def verdict(self) -> _verdict_pb2.Verdict:
+        """The verdict on the stream, whatever the window; absent where it could not be computed."""
+
     def __init__(
         self,
         *,
@@ -387,10 +393,11 @@ class StreamSummary(_message.Message):
         alarm: Global___StreamAlarmSummary | None = ...,
         newest_pane: _types_pb2.TimeRange | None = ...,
         problem: _builtins.str = ...,
+        verdict: _verdict_pb2.Verdict | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "change", b"change", "newest_pane", b"newest_pane", "projected_time", b"projected_time", "snapshot", b"snapshot"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "change", b"change", "newest_pane", b"newest_pane", "projected_time", b"projected_time", "snapshot", b"snapshot", "verdict", b"verdict"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "change", b"change", "compared_with", b"compared_with", "evident", b"evident", "group", b"group", "newest_pane", b"newest_pane", "no_change", b"no_change", "outdated", b"outdated", "problem", b"problem", "projected_time", b"projected_time", "snapshot", b"snapshot", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "change", b"change", "compared_with", b"compared_with", "evident", b"evident", "group", b"group", "newest_pane", b"newest_pane", "no_change", b"no_change", "outdated", b"outdated", "problem", b"problem", "projected_time", b"projected_time", "snapshot", b"snapshot", "stream", b"stream", "verdict", b"verdict"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

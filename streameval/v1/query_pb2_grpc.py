@@ -5,6 +5,7 @@ import warnings
 
 from streameval.v1 import overview_pb2 as streameval_dot_v1_dot_overview__pb2
 from streameval.v1 import query_pb2 as streameval_dot_v1_dot_query__pb2
+from streameval.v1 import verdict_pb2 as streameval_dot_v1_dot_verdict__pb2
 
 GRPC_GENERATED_VERSION = '1.72.2'
 GRPC_VERSION = grpc.__version__
@@ -40,6 +41,11 @@ class QueryServiceStub(object):
                 '/streameval.v1.QueryService/GetSnapshot',
                 request_serializer=streameval_dot_v1_dot_query__pb2.GetSnapshotRequest.SerializeToString,
                 response_deserializer=streameval_dot_v1_dot_query__pb2.GetSnapshotResponse.FromString,
+                _registered_method=True)
+        self.GetVerdict = channel.unary_unary(
+                '/streameval.v1.QueryService/GetVerdict',
+                request_serializer=streameval_dot_v1_dot_verdict__pb2.GetVerdictRequest.SerializeToString,
+                response_deserializer=streameval_dot_v1_dot_verdict__pb2.GetVerdictResponse.FromString,
                 _registered_method=True)
         self.BatchGetSnapshots = channel.unary_unary(
                 '/streameval.v1.QueryService/BatchGetSnapshots',
@@ -119,6 +125,14 @@ class QueryServiceServicer(object):
 
     def GetSnapshot(self, request, context):
         """The figures of a stream.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetVerdict(self, request, context):
+        """The verdict on a stream: whether it became worse, since when, because of which segments,
+        and how sure that is.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -239,6 +253,11 @@ def add_QueryServiceServicer_to_server(servicer, server):
                     request_deserializer=streameval_dot_v1_dot_query__pb2.GetSnapshotRequest.FromString,
                     response_serializer=streameval_dot_v1_dot_query__pb2.GetSnapshotResponse.SerializeToString,
             ),
+            'GetVerdict': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetVerdict,
+                    request_deserializer=streameval_dot_v1_dot_verdict__pb2.GetVerdictRequest.FromString,
+                    response_serializer=streameval_dot_v1_dot_verdict__pb2.GetVerdictResponse.SerializeToString,
+            ),
             'BatchGetSnapshots': grpc.unary_unary_rpc_method_handler(
                     servicer.BatchGetSnapshots,
                     request_deserializer=streameval_dot_v1_dot_query__pb2.BatchGetSnapshotsRequest.FromString,
@@ -338,6 +357,33 @@ class QueryService(object):
             '/streameval.v1.QueryService/GetSnapshot',
             streameval_dot_v1_dot_query__pb2.GetSnapshotRequest.SerializeToString,
             streameval_dot_v1_dot_query__pb2.GetSnapshotResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetVerdict(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/streameval.v1.QueryService/GetVerdict',
+            streameval_dot_v1_dot_verdict__pb2.GetVerdictRequest.SerializeToString,
+            streameval_dot_v1_dot_verdict__pb2.GetVerdictResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -7,6 +7,7 @@ from collections import abc as _abc
 from grpc import aio as _aio
 from streameval.v1 import overview_pb2 as _overview_pb2
 from streameval.v1 import query_pb2 as _query_pb2
+from streameval.v1 import verdict_pb2 as _verdict_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys
@@ -36,6 +37,10 @@ class QueryServiceStub:
     def __new__(cls, channel: _aio.Channel) -> QueryServiceAsyncStub: ...
     GetSnapshot: _grpc.UnaryUnaryMultiCallable[_query_pb2.GetSnapshotRequest, _query_pb2.GetSnapshotResponse]
     """The figures of a stream."""
+    GetVerdict: _grpc.UnaryUnaryMultiCallable[_verdict_pb2.GetVerdictRequest, _verdict_pb2.GetVerdictResponse]
+    """The verdict on a stream: whether it became worse, since when, because of which segments,
+    and how sure that is.
+    """
     BatchGetSnapshots: _grpc.UnaryUnaryMultiCallable[_query_pb2.BatchGetSnapshotsRequest, _query_pb2.BatchGetSnapshotsResponse]
     """The figures of many streams, each with a short series, for a list of streams.
     They include all that was durable at the call.
@@ -87,6 +92,10 @@ class QueryServiceAsyncStub(QueryServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetSnapshot: _aio.UnaryUnaryMultiCallable[_query_pb2.GetSnapshotRequest, _query_pb2.GetSnapshotResponse]  # type: ignore[assignment]
     """The figures of a stream."""
+    GetVerdict: _aio.UnaryUnaryMultiCallable[_verdict_pb2.GetVerdictRequest, _verdict_pb2.GetVerdictResponse]  # type: ignore[assignment]
+    """The verdict on a stream: whether it became worse, since when, because of which segments,
+    and how sure that is.
+    """
     BatchGetSnapshots: _aio.UnaryUnaryMultiCallable[_query_pb2.BatchGetSnapshotsRequest, _query_pb2.BatchGetSnapshotsResponse]  # type: ignore[assignment]
     """The figures of many streams, each with a short series, for a list of streams.
     They include all that was durable at the call.
@@ -141,6 +150,16 @@ class QueryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_query_pb2.GetSnapshotResponse, _abc.Awaitable[_query_pb2.GetSnapshotResponse]]:
         """The figures of a stream."""
+
+    @_abc_1.abstractmethod
+    def GetVerdict(
+        self,
+        request: _verdict_pb2.GetVerdictRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_verdict_pb2.GetVerdictResponse, _abc.Awaitable[_verdict_pb2.GetVerdictResponse]]:
+        """The verdict on a stream: whether it became worse, since when, because of which segments,
+        and how sure that is.
+        """
 
     @_abc_1.abstractmethod
     def BatchGetSnapshots(

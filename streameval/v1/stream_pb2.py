@@ -27,9 +27,10 @@ from google.protobuf import field_mask_pb2 as google_dot_protobuf_dot_field__mas
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from streameval.v1 import alarm_pb2 as streameval_dot_v1_dot_alarm__pb2
 from streameval.v1 import mark_pb2 as streameval_dot_v1_dot_mark__pb2
+from streameval.v1 import verdict_pb2 as streameval_dot_v1_dot_verdict__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1astreameval/v1/stream.proto\x12\rstreameval.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19streameval/v1/alarm.proto\x1a\x18streameval/v1/mark.proto\"\xc2\x01\n\x06Stream\x12\x0c\n\x04name\x18\x01 \x01(\t\x12/\n\x0b\x63reate_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x17\n\x0f\x63reate_revision\x18\x03 \x01(\x04\x12/\n\x08settings\x18\x04 \x01(\x0b\x32\x1d.streameval.v1.StreamSettings\x12/\n\x08\x63ounters\x18\x05 \x01(\x0b\x32\x1d.streameval.v1.StreamCounters\"\xb0\x02\n\x0eStreamCounters\x12\x1d\n\x15\x64uplicate_predictions\x18\x01 \x01(\x04\x12\x18\n\x10\x64uplicate_labels\x18\x02 \x01(\x04\x12\x12\n\nrelabelled\x18\x03 \x01(\x04\x12\x1b\n\x13unknown_retractions\x18\x04 \x01(\x04\x12\x1e\n\x16retracted_early_labels\x18\x05 \x01(\x04\x12\x15\n\rexpired_early\x18\x06 \x01(\x04\x12\x17\n\x0f\x66orgotten_early\x18\x0c \x01(\x04\x12\x14\n\x0cother_values\x18\x07 \x01(\x04\x12\x18\n\x10\x62\x65yond_retention\x18\x08 \x01(\x04\x12\x10\n\x08kept_ids\x18\t \x01(\x04\x12\r\n\x05panes\x18\n \x01(\x04\x12\x13\n\x0bstate_bytes\x18\x0b \x01(\x04\"\x88\x05\n\x0eStreamSettings\x12\'\n\x04pane\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12,\n\tretention\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nresolution\x18\x03 \x01(\r\x12#\n\x05scale\x18\x04 \x01(\x0e\x32\x14.streameval.v1.Scale\x12,\n\tlabel_ttl\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12.\n\x0brelabel_ttl\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0bmax_pending\x18\x07 \x01(\x04\x12,\n\x07orphans\x18\x08 \x01(\x0e\x32\x1b.streameval.v1.OrphanPolicy\x12,\n\x07\x65xpired\x18\t \x01(\x0e\x32\x1b.streameval.v1.ExpiryPolicy\x12\x14\n\x0csegment_keys\x18\n \x03(\t\x12\x13\n\x0b\x63luster_key\x18\x0b \x01(\t\x12\x16\n\x0e\x63luster_groups\x18\x0c \x01(\r\x12\x16\n\tthreshold\x18\x1e \x01(\x01H\x00\x88\x01\x01\x12\x14\n\x07\x63ost_fp\x18\x1f \x01(\x01H\x01\x88\x01\x01\x12\x14\n\x07\x63ost_fn\x18  \x01(\x01H\x02\x88\x01\x01\x12\"\n\x15min_label_probability\x18! \x01(\x01H\x03\x88\x01\x01\x12,\n\x06\x61larms\x18( \x01(\x0b\x32\x1c.streameval.v1.AlarmSettingsB\x0c\n\n_thresholdB\n\n\x08_cost_fpB\n\n\x08_cost_fnB\x18\n\x16_min_label_probability\"P\n\x13\x43reateStreamRequest\x12%\n\x06stream\x18\x01 \x01(\x0b\x32\x15.streameval.v1.Stream\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"b\n\x14\x43reateStreamResponse\x12%\n\x06stream\x18\x01 \x01(\x0b\x32\x15.streameval.v1.Stream\x12\x10\n\x08revision\x18\x02 \x01(\x04\x12\x11\n\tduplicate\x18\x03 \x01(\x08\" \n\x10GetStreamRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"`\n\x11GetStreamResponse\x12%\n\x06stream\x18\x01 \x01(\x0b\x32\x15.streameval.v1.Stream\x12\x10\n\x08revision\x18\x02 \x01(\x04\x12\x12\n\nmay_update\x18\x32 \x01(\x08\"K\n\x12ListStreamsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x0e\n\x06prefix\x18\x03 \x01(\t\"h\n\x13ListStreamsResponse\x12&\n\x07streams\x18\x01 \x03(\x0b\x32\x15.streameval.v1.Stream\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\x04\"\x81\x01\n\x13UpdateStreamRequest\x12%\n\x06stream\x18\x01 \x01(\x0b\x32\x15.streameval.v1.Stream\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"b\n\x14UpdateStreamResponse\x12%\n\x06stream\x18\x01 \x01(\x0b\x32\x15.streameval.v1.Stream\x12\x10\n\x08revision\x18\x02 \x01(\x04\x12\x11\n\tduplicate\x18\x03 \x01(\x08\"7\n\x13\x44\x65leteStreamRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\";\n\x14\x44\x65leteStreamResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x11\n\tduplicate\x18\x02 \x01(\x08*]\n\x0cOrphanPolicy\x12\x1d\n\x19ORPHAN_POLICY_UNSPECIFIED\x10\x00\x12\x16\n\x12ORPHAN_POLICY_DROP\x10\x01\x12\x16\n\x12ORPHAN_POLICY_MISS\x10\x02*a\n\x0c\x45xpiryPolicy\x12\x1d\n\x19\x45XPIRY_POLICY_UNSPECIFIED\x10\x00\x12\x16\n\x12\x45XPIRY_POLICY_DROP\x10\x01\x12\x1a\n\x16\x45XPIRY_POLICY_NEGATIVE\x10\x02*F\n\x05Scale\x12\x15\n\x11SCALE_UNSPECIFIED\x10\x00\x12\x0f\n\x0bSCALE_PLAIN\x10\x01\x12\x15\n\x11SCALE_PROBABILITY\x10\x02\x32\xee\x06\n\rStreamService\x12W\n\x0c\x43reateStream\x12\".streameval.v1.CreateStreamRequest\x1a#.streameval.v1.CreateStreamResponse\x12N\n\tGetStream\x12\x1f.streameval.v1.GetStreamRequest\x1a .streameval.v1.GetStreamResponse\x12T\n\x0bListStreams\x12!.streameval.v1.ListStreamsRequest\x1a\".streameval.v1.ListStreamsResponse\x12W\n\x0cUpdateStream\x12\".streameval.v1.UpdateStreamRequest\x1a#.streameval.v1.UpdateStreamResponse\x12W\n\x0c\x44\x65leteStream\x12\".streameval.v1.DeleteStreamRequest\x1a#.streameval.v1.DeleteStreamResponse\x12Q\n\nListAlarms\x12 .streameval.v1.ListAlarmsRequest\x1a!.streameval.v1.ListAlarmsResponse\x12\x63\n\x10\x41\x63knowledgeAlarm\x12&.streameval.v1.AcknowledgeAlarmRequest\x1a\'.streameval.v1.AcknowledgeAlarmResponse\x12Q\n\nCreateMark\x12 .streameval.v1.CreateMarkRequest\x1a!.streameval.v1.CreateMarkResponse\x12N\n\tListMarks\x12\x1f.streameval.v1.ListMarksRequest\x1a .streameval.v1.ListMarksResponse\x12Q\n\nDeleteMark\x12 .streameval.v1.DeleteMarkRequest\x1a!.streameval.v1.DeleteMarkResponseBq\n\rstreameval.v1B\x0bStreamProtoP\x01Z\x1astreameval/v1;streamevalv1\xa2\x02\x03SEV\xaa\x02\rStreameval.V1\xca\x02\rStreameval\\V1\xea\x02\x0eStreameval::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1astreameval/v1/stream.proto\x12\rstreameval.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19streameval/v1/alarm.proto\x1a\x18streameval/v1/mark.proto\x1a\x1bstreameval/v1/verdict.proto\"\xc2\x01\n\x06Stream\x12\x0c\n\x04name\x18\x01 \x01(\t\x12/\n\x0b\x63reate_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x17\n\x0f\x63reate_revision\x18\x03 \x01(\x04\x12/\n\x08settings\x18\x04 \x01(\x0b\x32\x1d.streameval.v1.StreamSettings\x12/\n\x08\x63ounters\x18\x05 \x01(\x0b\x32\x1d.streameval.v1.StreamCounters\"\xb0\x02\n\x0eStreamCounters\x12\x1d\n\x15\x64uplicate_predictions\x18\x01 \x01(\x04\x12\x18\n\x10\x64uplicate_labels\x18\x02 \x01(\x04\x12\x12\n\nrelabelled\x18\x03 \x01(\x04\x12\x1b\n\x13unknown_retractions\x18\x04 \x01(\x04\x12\x1e\n\x16retracted_early_labels\x18\x05 \x01(\x04\x12\x15\n\rexpired_early\x18\x06 \x01(\x04\x12\x17\n\x0f\x66orgotten_early\x18\x0c \x01(\x04\x12\x14\n\x0cother_values\x18\x07 \x01(\x04\x12\x18\n\x10\x62\x65yond_retention\x18\x08 \x01(\x04\x12\x10\n\x08kept_ids\x18\t \x01(\x04\x12\r\n\x05panes\x18\n \x01(\x04\x12\x13\n\x0bstate_bytes\x18\x0b \x01(\x04\"\x88\x05\n\x0eStreamSettings\x12\'\n\x04pane\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12,\n\tretention\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nresolution\x18\x03 \x01(\r\x12#\n\x05scale\x18\x04 \x01(\x0e\x32\x14.streameval.v1.Scale\x12,\n\tlabel_ttl\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12.\n\x0brelabel_ttl\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0bmax_pending\x18\x07 \x01(\x04\x12,\n\x07orphans\x18\x08 \x01(\x0e\x32\x1b.streameval.v1.OrphanPolicy\x12,\n\x07\x65xpired\x18\t \x01(\x0e\x32\x1b.streameval.v1.ExpiryPolicy\x12\x14\n\x0csegment_keys\x18\n \x03(\t\x12\x13\n\x0b\x63luster_key\x18\x0b \x01(\t\x12\x16\n\x0e\x63luster_groups\x18\x0c \x01(\r\x12\x16\n\tthreshold\x18\x1e \x01(\x01H\x00\x88\x01\x01\x12\x14\n\x07\x63ost_fp\x18\x1f \x01(\x01H\x01\x88\x01\x01\x12\x14\n\x07\x63ost_fn\x18  \x01(\x01H\x02\x88\x01\x01\x12\"\n\x15min_label_probability\x18! \x01(\x01H\x03\x88\x01\x01\x12,\n\x06\x61larms\x18( \x01(\x0b\x32\x1c.streameval.v1.AlarmSettingsB\x0c\n\n_thresholdB\n\n\x08_cost_fpB\n\n\x08_cost_fnB\x18\n\x16_min_label_probability\"P\n\x13\x43reateStreamRequest\x12%\n\x06stream\x18\x01 \x01(\x0b\x32\x15.streameval.v1.Stream\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"b\n\x14\x43reateStreamResponse\x12%\n\x06stream\x18\x01 \x01(\x0b\x32\x15.streameval.v1.Stream\x12\x10\n\x08revision\x18\x02 \x01(\x04\x12\x11\n\tduplicate\x18\x03 \x01(\x08\" \n\x10GetStreamRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"`\n\x11GetStreamResponse\x12%\n\x06stream\x18\x01 \x01(\x0b\x32\x15.streameval.v1.Stream\x12\x10\n\x08revision\x18\x02 \x01(\x04\x12\x12\n\nmay_update\x18\x32 \x01(\x08\"K\n\x12ListStreamsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x0e\n\x06prefix\x18\x03 \x01(\t\"h\n\x13ListStreamsResponse\x12&\n\x07streams\x18\x01 \x03(\x0b\x32\x15.streameval.v1.Stream\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\x04\"\x81\x01\n\x13UpdateStreamRequest\x12%\n\x06stream\x18\x01 \x01(\x0b\x32\x15.streameval.v1.Stream\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"b\n\x14UpdateStreamResponse\x12%\n\x06stream\x18\x01 \x01(\x0b\x32\x15.streameval.v1.Stream\x12\x10\n\x08revision\x18\x02 \x01(\x04\x12\x11\n\tduplicate\x18\x03 \x01(\x08\"7\n\x13\x44\x65leteStreamRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\";\n\x14\x44\x65leteStreamResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x11\n\tduplicate\x18\x02 \x01(\x08*]\n\x0cOrphanPolicy\x12\x1d\n\x19ORPHAN_POLICY_UNSPECIFIED\x10\x00\x12\x16\n\x12ORPHAN_POLICY_DROP\x10\x01\x12\x16\n\x12ORPHAN_POLICY_MISS\x10\x02*a\n\x0c\x45xpiryPolicy\x12\x1d\n\x19\x45XPIRY_POLICY_UNSPECIFIED\x10\x00\x12\x16\n\x12\x45XPIRY_POLICY_DROP\x10\x01\x12\x1a\n\x16\x45XPIRY_POLICY_NEGATIVE\x10\x02*F\n\x05Scale\x12\x15\n\x11SCALE_UNSPECIFIED\x10\x00\x12\x0f\n\x0bSCALE_PLAIN\x10\x01\x12\x15\n\x11SCALE_PROBABILITY\x10\x02\x32\xc7\x07\n\rStreamService\x12W\n\x0c\x43reateStream\x12\".streameval.v1.CreateStreamRequest\x1a#.streameval.v1.CreateStreamResponse\x12N\n\tGetStream\x12\x1f.streameval.v1.GetStreamRequest\x1a .streameval.v1.GetStreamResponse\x12T\n\x0bListStreams\x12!.streameval.v1.ListStreamsRequest\x1a\".streameval.v1.ListStreamsResponse\x12W\n\x0cUpdateStream\x12\".streameval.v1.UpdateStreamRequest\x1a#.streameval.v1.UpdateStreamResponse\x12W\n\x0c\x44\x65leteStream\x12\".streameval.v1.DeleteStreamRequest\x1a#.streameval.v1.DeleteStreamResponse\x12Q\n\nListAlarms\x12 .streameval.v1.ListAlarmsRequest\x1a!.streameval.v1.ListAlarmsResponse\x12\x63\n\x10\x41\x63knowledgeAlarm\x12&.streameval.v1.AcknowledgeAlarmRequest\x1a\'.streameval.v1.AcknowledgeAlarmResponse\x12W\n\x0c\x41\x63\x63\x65ptNormal\x12\".streameval.v1.AcceptNormalRequest\x1a#.streameval.v1.AcceptNormalResponse\x12Q\n\nCreateMark\x12 .streameval.v1.CreateMarkRequest\x1a!.streameval.v1.CreateMarkResponse\x12N\n\tListMarks\x12\x1f.streameval.v1.ListMarksRequest\x1a .streameval.v1.ListMarksResponse\x12Q\n\nDeleteMark\x12 .streameval.v1.DeleteMarkRequest\x1a!.streameval.v1.DeleteMarkResponseBq\n\rstreameval.v1B\x0bStreamProtoP\x01Z\x1astreameval/v1;streamevalv1\xa2\x02\x03SEV\xaa\x02\rStreameval.V1\xca\x02\rStreameval\\V1\xea\x02\x0eStreameval::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,38 +38,38 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'streameval.v1.stream_pb2', 
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\rstreameval.v1B\013StreamProtoP\001Z\032streameval/v1;streamevalv1\242\002\003SEV\252\002\rStreameval.V1\312\002\rStreameval\\V1\352\002\016Streameval::V1'
-  _globals['_ORPHANPOLICY']._serialized_start=2199
-  _globals['_ORPHANPOLICY']._serialized_end=2292
-  _globals['_EXPIRYPOLICY']._serialized_start=2294
-  _globals['_EXPIRYPOLICY']._serialized_end=2391
-  _globals['_SCALE']._serialized_start=2393
-  _globals['_SCALE']._serialized_end=2463
-  _globals['_STREAM']._serialized_start=198
-  _globals['_STREAM']._serialized_end=392
-  _globals['_STREAMCOUNTERS']._serialized_start=395
-  _globals['_STREAMCOUNTERS']._serialized_end=699
-  _globals['_STREAMSETTINGS']._serialized_start=702
-  _globals['_STREAMSETTINGS']._serialized_end=1350
-  _globals['_CREATESTREAMREQUEST']._serialized_start=1352
-  _globals['_CREATESTREAMREQUEST']._serialized_end=1432
-  _globals['_CREATESTREAMRESPONSE']._serialized_start=1434
-  _globals['_CREATESTREAMRESPONSE']._serialized_end=1532
-  _globals['_GETSTREAMREQUEST']._serialized_start=1534
-  _globals['_GETSTREAMREQUEST']._serialized_end=1566
-  _globals['_GETSTREAMRESPONSE']._serialized_start=1568
-  _globals['_GETSTREAMRESPONSE']._serialized_end=1664
-  _globals['_LISTSTREAMSREQUEST']._serialized_start=1666
-  _globals['_LISTSTREAMSREQUEST']._serialized_end=1741
-  _globals['_LISTSTREAMSRESPONSE']._serialized_start=1743
-  _globals['_LISTSTREAMSRESPONSE']._serialized_end=1847
-  _globals['_UPDATESTREAMREQUEST']._serialized_start=1850
-  _globals['_UPDATESTREAMREQUEST']._serialized_end=1979
-  _globals['_UPDATESTREAMRESPONSE']._serialized_start=1981
-  _globals['_UPDATESTREAMRESPONSE']._serialized_end=2079
-  _globals['_DELETESTREAMREQUEST']._serialized_start=2081
-  _globals['_DELETESTREAMREQUEST']._serialized_end=2136
-  _globals['_DELETESTREAMRESPONSE']._serialized_start=2138
-  _globals['_DELETESTREAMRESPONSE']._serialized_end=2197
-  _globals['_STREAMSERVICE']._serialized_start=2466
-  _globals['_STREAMSERVICE']._serialized_end=3344
+  _globals['_ORPHANPOLICY']._serialized_start=2228
+  _globals['_ORPHANPOLICY']._serialized_end=2321
+  _globals['_EXPIRYPOLICY']._serialized_start=2323
+  _globals['_EXPIRYPOLICY']._serialized_end=2420
+  _globals['_SCALE']._serialized_start=2422
+  _globals['_SCALE']._serialized_end=2492
+  _globals['_STREAM']._serialized_start=227
+  _globals['_STREAM']._serialized_end=421
+  _globals['_STREAMCOUNTERS']._serialized_start=424
+  _globals['_STREAMCOUNTERS']._serialized_end=728
+  _globals['_STREAMSETTINGS']._serialized_start=731
+  _globals['_STREAMSETTINGS']._serialized_end=1379
+  _globals['_CREATESTREAMREQUEST']._serialized_start=1381
+  _globals['_CREATESTREAMREQUEST']._serialized_end=1461
+  _globals['_CREATESTREAMRESPONSE']._serialized_start=1463
+  _globals['_CREATESTREAMRESPONSE']._serialized_end=1561
+  _globals['_GETSTREAMREQUEST']._serialized_start=1563
+  _globals['_GETSTREAMREQUEST']._serialized_end=1595
+  _globals['_GETSTREAMRESPONSE']._serialized_start=1597
+  _globals['_GETSTREAMRESPONSE']._serialized_end=1693
+  _globals['_LISTSTREAMSREQUEST']._serialized_start=1695
+  _globals['_LISTSTREAMSREQUEST']._serialized_end=1770
+  _globals['_LISTSTREAMSRESPONSE']._serialized_start=1772
+  _globals['_LISTSTREAMSRESPONSE']._serialized_end=1876
+  _globals['_UPDATESTREAMREQUEST']._serialized_start=1879
+  _globals['_UPDATESTREAMREQUEST']._serialized_end=2008
+  _globals['_UPDATESTREAMRESPONSE']._serialized_start=2010
+  _globals['_UPDATESTREAMRESPONSE']._serialized_end=2108
+  _globals['_DELETESTREAMREQUEST']._serialized_start=2110
+  _globals['_DELETESTREAMREQUEST']._serialized_end=2165
+  _globals['_DELETESTREAMRESPONSE']._serialized_start=2167
+  _globals['_DELETESTREAMRESPONSE']._serialized_end=2226
+  _globals['_STREAMSERVICE']._serialized_start=2495
+  _globals['_STREAMSERVICE']._serialized_end=3462
 # @@protoc_insertion_point(module_scope)

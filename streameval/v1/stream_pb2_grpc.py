@@ -6,6 +6,7 @@ import warnings
 from streameval.v1 import alarm_pb2 as streameval_dot_v1_dot_alarm__pb2
 from streameval.v1 import mark_pb2 as streameval_dot_v1_dot_mark__pb2
 from streameval.v1 import stream_pb2 as streameval_dot_v1_dot_stream__pb2
+from streameval.v1 import verdict_pb2 as streameval_dot_v1_dot_verdict__pb2
 
 GRPC_GENERATED_VERSION = '1.72.2'
 GRPC_VERSION = grpc.__version__
@@ -71,6 +72,11 @@ class StreamServiceStub(object):
                 '/streameval.v1.StreamService/AcknowledgeAlarm',
                 request_serializer=streameval_dot_v1_dot_alarm__pb2.AcknowledgeAlarmRequest.SerializeToString,
                 response_deserializer=streameval_dot_v1_dot_alarm__pb2.AcknowledgeAlarmResponse.FromString,
+                _registered_method=True)
+        self.AcceptNormal = channel.unary_unary(
+                '/streameval.v1.StreamService/AcceptNormal',
+                request_serializer=streameval_dot_v1_dot_verdict__pb2.AcceptNormalRequest.SerializeToString,
+                response_deserializer=streameval_dot_v1_dot_verdict__pb2.AcceptNormalResponse.FromString,
                 _registered_method=True)
         self.CreateMark = channel.unary_unary(
                 '/streameval.v1.StreamService/CreateMark',
@@ -147,6 +153,13 @@ class StreamServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AcceptNormal(self, request, context):
+        """Says that what is now is the new normal: verdicts compare with it from then on.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateMark(self, request, context):
         """Makes an annotation of a stream's time, such as a deployment. A stream keeps the
         newest 1,000.
@@ -206,6 +219,11 @@ def add_StreamServiceServicer_to_server(servicer, server):
                     servicer.AcknowledgeAlarm,
                     request_deserializer=streameval_dot_v1_dot_alarm__pb2.AcknowledgeAlarmRequest.FromString,
                     response_serializer=streameval_dot_v1_dot_alarm__pb2.AcknowledgeAlarmResponse.SerializeToString,
+            ),
+            'AcceptNormal': grpc.unary_unary_rpc_method_handler(
+                    servicer.AcceptNormal,
+                    request_deserializer=streameval_dot_v1_dot_verdict__pb2.AcceptNormalRequest.FromString,
+                    response_serializer=streameval_dot_v1_dot_verdict__pb2.AcceptNormalResponse.SerializeToString,
             ),
             'CreateMark': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateMark,
@@ -413,6 +431,33 @@ class StreamService(object):
             '/streameval.v1.StreamService/AcknowledgeAlarm',
             streameval_dot_v1_dot_alarm__pb2.AcknowledgeAlarmRequest.SerializeToString,
             streameval_dot_v1_dot_alarm__pb2.AcknowledgeAlarmResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AcceptNormal(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/streameval.v1.StreamService/AcceptNormal',
+            streameval_dot_v1_dot_verdict__pb2.AcceptNormalRequest.SerializeToString,
+            streameval_dot_v1_dot_verdict__pb2.AcceptNormalResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -8,6 +8,7 @@ from grpc import aio as _aio
 from streameval.v1 import alarm_pb2 as _alarm_pb2
 from streameval.v1 import mark_pb2 as _mark_pb2
 from streameval.v1 import stream_pb2 as _stream_pb2
+from streameval.v1 import verdict_pb2 as _verdict_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys
@@ -58,6 +59,8 @@ class StreamServiceStub:
     """The alarms and the evidence of streams that have alarm settings."""
     AcknowledgeAlarm: _grpc.UnaryUnaryMultiCallable[_alarm_pb2.AcknowledgeAlarmRequest, _alarm_pb2.AcknowledgeAlarmResponse]
     """Says that an alarm was seen. NOT_FOUND when there is none of that number."""
+    AcceptNormal: _grpc.UnaryUnaryMultiCallable[_verdict_pb2.AcceptNormalRequest, _verdict_pb2.AcceptNormalResponse]
+    """Says that what is now is the new normal: verdicts compare with it from then on."""
     CreateMark: _grpc.UnaryUnaryMultiCallable[_mark_pb2.CreateMarkRequest, _mark_pb2.CreateMarkResponse]
     """Makes an annotation of a stream's time, such as a deployment. A stream keeps the
     newest 1,000.
@@ -95,6 +98,8 @@ class StreamServiceAsyncStub(StreamServiceStub):
     """The alarms and the evidence of streams that have alarm settings."""
     AcknowledgeAlarm: _aio.UnaryUnaryMultiCallable[_alarm_pb2.AcknowledgeAlarmRequest, _alarm_pb2.AcknowledgeAlarmResponse]  # type: ignore[assignment]
     """Says that an alarm was seen. NOT_FOUND when there is none of that number."""
+    AcceptNormal: _aio.UnaryUnaryMultiCallable[_verdict_pb2.AcceptNormalRequest, _verdict_pb2.AcceptNormalResponse]  # type: ignore[assignment]
+    """Says that what is now is the new normal: verdicts compare with it from then on."""
     CreateMark: _aio.UnaryUnaryMultiCallable[_mark_pb2.CreateMarkRequest, _mark_pb2.CreateMarkResponse]  # type: ignore[assignment]
     """Makes an annotation of a stream's time, such as a deployment. A stream keeps the
     newest 1,000.
@@ -171,6 +176,14 @@ class StreamServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_alarm_pb2.AcknowledgeAlarmResponse, _abc.Awaitable[_alarm_pb2.AcknowledgeAlarmResponse]]:
         """Says that an alarm was seen. NOT_FOUND when there is none of that number."""
+
+    @_abc_1.abstractmethod
+    def AcceptNormal(
+        self,
+        request: _verdict_pb2.AcceptNormalRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_verdict_pb2.AcceptNormalResponse, _abc.Awaitable[_verdict_pb2.AcceptNormalResponse]]:
+        """Says that what is now is the new normal: verdicts compare with it from then on."""
 
     @_abc_1.abstractmethod
     def CreateMark(

@@ -401,7 +401,7 @@ class Oracle:
         elif row.kind in {Kind.CREATE_PAIR, Kind.DELETE_PAIR}:
             self._pair(row)
         else:
-            # Alarms and marks are compared by replay: these kinds change no counts.
+            # Alarms, marks and verdicts are compared by replay: these kinds change no counts.
             assert row.kind in {
                 Kind.REFUSED,
                 Kind.TICK,
@@ -410,6 +410,7 @@ class Oracle:
                 Kind.RELEASE,
                 Kind.CHANGE_ALARM,
                 Kind.CHANGE_MARKS,
+                Kind.CHANGE_VERDICT,
             }
 
     def _pair(self, row: LogRow) -> None:

@@ -16,6 +16,7 @@ from streameval_server._model.mark import MarkChange
 from streameval_server._model.pair_settings import PairCreation, PairDeletion
 from streameval_server._model.row_kinds import MergeRows, weighed_after
 from streameval_server._model.stream_settings import DEFAULTS, SettingsUpdate, StreamSettings
+from streameval_server._model.verdict_change import VerdictChange
 from streameval_server._state.pairs.pair_file import PairImport
 from streameval_server._state.stream_file import StreamFile
 
@@ -95,7 +96,7 @@ def apply_change(facts: StreamFacts | None, change: StreamChange | None) -> Stre
     if isinstance(change, StreamFile):
         sources = MappingProxyType(dict(change.sources))
         return StreamFacts(change.total, change.settings, sources, change.weighed)
-    if isinstance(change, AlarmChange | MarkChange):
+    if isinstance(change, AlarmChange | MarkChange | VerdictChange):
         return facts
     if isinstance(change, SettingsUpdate):
         assert facts is not None

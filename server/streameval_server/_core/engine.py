@@ -33,6 +33,7 @@ from streameval_server._model.pair_settings import PairDeletion, is_pair_key, pa
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import DEFAULTS, SettingsUpdate, StreamSettings
 from streameval_server._model.threads import do_nothing
+from streameval_server._model.verdict_change import VerdictChange
 from streameval_server._state.checkpoint_parts import (
     changed_parts,
     checkpoint_steps,
@@ -231,13 +232,10 @@ class Engine:
             while state.due_us <= due_us:
                 state.pass_time(due_us, entry.revision, _UNLIMITED)
             return state
-        if isinstance(change, AlarmChange | MarkChange):
+        if isinstance(change, AlarmChange | MarkChange | VerdictChange):
             state = self._streams[entry.stream]
             state.on_time(due_us)
-            if isinstance(change, AlarmChange):
-                state.change_alarm(change, entry.revision, due_us)
-            else:
-                state.change_marks(change, entry.revision, entry.received_us)
+            state.change(change, entry.revision, entry.received_us, due_us)
             return state
         if entry.kind == Kind.DELETE_STREAM:
             state = self._streams.pop(entry.stream)
@@ -515,6 +513,11 @@ class Engine:
         if self._passed_us > self._reached[1]:
             return None
         return self._streams[name].waiting()
+
+    def told(self, name: str) -> tuple[StreamInfo, str, int] | None:
+        """Return the quality that a webhook took last of a stream, and when. O(1)."""
+        state = self._streams.get(name)
+        return None if state is None else (state.info, *state.evidence.told)
 
     def export(self, name: str) -> Callable[[], tuple[int, bytes]] | None:
         """Return a callable that makes a stream's file; None when there is no such stream.

@@ -19,16 +19,18 @@ if TYPE_CHECKING:
     from streameval_server._model.pair_settings import PairCreation, PairDeletion
     from streameval_server._model.row_kinds import Rows
     from streameval_server._model.stream_settings import SettingsUpdate, StreamSettings
+    from streameval_server._model.verdict_change import VerdictChange
     from streameval_server._state.pairs.pair_file import PairImport
     from streameval_server._state.stream_file import StreamFile
 
     PairChange = PairCreation | PairImport | PairDeletion
     """What makes a pair of streams, or deletes it."""
 
-    StreamChange = (
-        StreamSettings | SettingsUpdate | StreamFile | AlarmChange | MarkChange | PairChange
-    )
-    """What creates a stream, updates it, imports it, or changes its alarms, marks or pairs."""
+    StateChange = AlarmChange | MarkChange | VerdictChange
+    """What changes a stream's alarms, marks or verdict."""
+
+    StreamChange = StreamSettings | SettingsUpdate | StreamFile | StateChange | PairChange
+    """What creates a stream, updates it or imports it, changes its state, or its pairs."""
 
 
 @dataclass(slots=True)
@@ -41,8 +43,8 @@ class Entry:
         The decoded columns of a batch, or states of a merge; None for other
         kinds and for a batch without rows.
     change : StreamChange or None
-        The parsed request to create, update or import a stream, to change an alarm or a mark, or
-        to make, import or delete a pair; None for other kinds.
+        The parsed request to create, update or import a stream, to change its alarms, marks or
+        verdict, or to make, import or delete a pair; None for other kinds.
     refused : Refused or None
         Why a batch was refused; None for other kinds.
     content : int

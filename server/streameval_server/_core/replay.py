@@ -25,6 +25,7 @@ from streameval_server._model.errors import CorruptLogError, Refused, RequestErr
 from streameval_server._model.mark import MarkChange
 from streameval_server._model.pair_settings import PairCreation, PairDeletion
 from streameval_server._model.stream_settings import settings_of, update_of
+from streameval_server._model.verdict_change import VerdictChange
 from streameval_server._state.pairs.pair_file import PairImport
 from streameval_server._state.stream_file import StreamFile
 
@@ -47,6 +48,7 @@ _CHANGES: dict[int, Callable[[bytes], StreamChange]] = {
     Kind.IMPORT_PAIR: PairImport.from_bytes,
     Kind.CHANGE_ALARM: AlarmChange.from_bytes,
     Kind.CHANGE_MARKS: MarkChange.from_bytes,
+    Kind.CHANGE_VERDICT: VerdictChange.from_bytes,
 }
 """What decodes a change of a stream or pair that is no request, by kind."""
 

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from streameval.v1 import admin_pb2, alarm_pb2, ingest_pb2, mark_pb2, pair_pb2, stream_pb2
+from streameval.v1 import (
+    admin_pb2,
+    alarm_pb2,
+    ingest_pb2,
+    mark_pb2,
+    pair_pb2,
+    stream_pb2,
+    verdict_pb2,
+)
 from streameval_server._batch.decode import parse_message
 from streameval_server._core.entries import Item, Status
 from streameval_server._ingest.session import batch_item, check_producer, forbid_nothing
@@ -27,16 +35,17 @@ from streameval_server._model.threads import do_nothing
 from streameval_server._state.pairs.pair_file import PairImport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from streameval_server._batch.merge import MergeInbox
     from streameval_server._core.committer import Committer
-    from streameval_server._core.entries import Outcome, StreamChange
+    from streameval_server._core.entries import Outcome, StateChange, StreamChange
     from streameval_server._ingest.session import Forbids
     from streameval_server._model.alarm_change import AlarmChange
     from streameval_server._model.limits import Limits
     from streameval_server._model.mark import MarkChange
     from streameval_server._model.row_kinds import MergeRows
+    from streameval_server._model.verdict_change import VerdictChange
     from streameval_server._state.stream_file import StreamFile
 
 Response = (
@@ -51,7 +60,15 @@ Response = (
     | pair_pb2.CreatePairResponse
     | pair_pb2.DeletePairResponse
     | mark_pb2.CreateMarkResponse
+    | verdict_pb2.AcceptNormalResponse
 )
+
+
+_STATE_RESPONSES: Mapping[int, Callable[..., Response]] = {
+    Kind.CHANGE_ALARM: alarm_pb2.AcknowledgeAlarmResponse,
+    Kind.CHANGE_MARKS: mark_pb2.CreateMarkResponse,
+    Kind.CHANGE_VERDICT: verdict_pb2.AcceptNormalResponse,
+}
 
 
 class UnaryCall:
@@ -190,10 +207,7 @@ class UnaryCall:
 
     def change_alarm(self, name: str, change: AlarmChange) -> None:
         """Submit a change of an alarm. Raises RequestError."""
-        payload = change.to_bytes()
-        item = Item(self, Kind.CHANGE_ALARM, Format.BY_KIND, name, "", 0, 0, payload)
-        item.change = change
-        self._committer.submit(item)
+        self._change_state(Kind.CHANGE_ALARM, name, change)
 
     def create_pair(self, frame: bytes) -> None:
         """Submit an encoded CreatePairRequest. Raises RequestError."""
@@ -217,8 +231,15 @@ class UnaryCall:
 
     def change_marks(self, name: str, change: MarkChange) -> None:
         """Submit a mark that is made or deleted. Raises RequestError."""
+        self._change_state(Kind.CHANGE_MARKS, name, change)
+
+    def change_verdict(self, name: str, change: VerdictChange) -> None:
+        """Submit a change of a verdict's base, or of what was told. Raises RequestError."""
+        self._change_state(Kind.CHANGE_VERDICT, name, change)
+
+    def _change_state(self, kind: Kind, name: str, change: StateChange) -> None:
         payload = change.to_bytes()
-        item = Item(self, Kind.CHANGE_MARKS, Format.BY_KIND, name, "", 0, 0, payload)
+        item = Item(self, kind, Format.BY_KIND, name, "", 0, 0, payload)
         item.change = change
         self._committer.submit(item)
 
@@ -301,10 +322,9 @@ def _stream_response(outcome: Outcome) -> Response:
         )
     if item.kind == Kind.IMPORT_STREAM:
         return admin_pb2.ImportStreamResponse(revision=revision, name=item.stream)
-    if item.kind in {Kind.CHANGE_ALARM, Kind.CHANGE_MARKS}:
+    made = _STATE_RESPONSES.get(item.kind)
+    if made is not None:
         # The service adds what was changed.
-        is_mark = item.kind == Kind.CHANGE_MARKS
-        made = mark_pb2.CreateMarkResponse if is_mark else alarm_pb2.AcknowledgeAlarmResponse
         return made(revision=revision)
     return stream_pb2.DeleteStreamResponse(revision=revision, duplicate=duplicate)
 

@@ -44,6 +44,8 @@ class Kind(enum.IntEnum):
     """Makes a pair of its stream, a, and another from an exported one."""
     CHANGE_MARKS = 20
     """Makes an annotation of its stream's time, or deletes one."""
+    CHANGE_VERDICT = 21
+    """Accepts what its stream is now as normal, or takes a quality as told."""
 
 
 REPEATABLE = frozenset(

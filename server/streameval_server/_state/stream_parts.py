@@ -189,6 +189,9 @@ def _restored(
         elif kind != STREAM_PART:
             raise CorruptStateError(f"there is a part {part} that the stream does not keep")
     store.recount_memory()
+    panes = [pane.start_us for pane in store.panes]
+    if panes:
+        state.evidence.look_back(panes[0], panes[-1])
     if ids is not None:
         ids.restore(revision, segments)
         ids.state_from_bytes(joins)

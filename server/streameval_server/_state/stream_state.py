@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from streameval.kernel import UnsortedCases, unless_one
 from streameval.v1 import stream_pb2
+from streameval_server._model.mark import MarkChange
 from streameval_server._model.row_kinds import (
     BY_ID,
     CaseRows,
@@ -22,6 +23,7 @@ from streameval_server._model.row_kinds import (
     event_column,
     weighed_after,
 )
+from streameval_server._model.verdict_change import VerdictChange
 from streameval_server._state.alarms.stream_alarms import StreamAlarms
 from streameval_server._state.counting.collected_rows import TimedCases
 from streameval_server._state.counting.counts import StreamCounts
@@ -30,6 +32,7 @@ from streameval_server._state.memory import StreamUsage
 from streameval_server._state.observer import Merged, Misses
 from streameval_server._state.segments import Segments, cluster_groups, prediction_codes
 from streameval_server._state.stream_marks import StreamMarks
+from streameval_server._state.verdict.stream_evidence import StreamEvidence
 from streameval_server._state.views import StreamView, WaitingPredictions
 
 if TYPE_CHECKING:
@@ -37,7 +40,6 @@ if TYPE_CHECKING:
 
     from streameval_server._model.alarm_change import AlarmChange
     from streameval_server._model.limits import Limits
-    from streameval_server._model.mark import MarkChange
     from streameval_server._model.row_kinds import Rows
     from streameval_server._model.stream_info import StreamInfo
     from streameval_server._model.stream_settings import StreamSettings
@@ -84,6 +86,8 @@ class StreamState:
         The detector; None where no alarms are declared.
     marks : StreamMarks
         The annotations.
+    evidence : StreamEvidence
+        What verdicts rest on.
     observers : tuple of Observer
         What follows the stream, in the order in which rows and the time reach it.
     """
@@ -94,6 +98,7 @@ class StreamState:
         "_usage",
         "alarms",
         "counts",
+        "evidence",
         "info",
         "joins",
         "last_view",
@@ -122,6 +127,7 @@ class StreamState:
         if info.settings.alarms is not None:
             self.alarms = StreamAlarms(info.settings, info.create_us, self._usage)
         self.marks = StreamMarks()
+        self.evidence = StreamEvidence(info.settings, self._usage)
         self.observers: tuple[Observer, ...]
         self._set_observers()
         self._names: Mapping[tuple[str, str], int] = self.segments.names()
@@ -130,9 +136,12 @@ class StreamState:
         """Set the order in which rows and the time reach what follows the stream.
 
         Ids come first: what expires is counted before panes coarsen. The counts come before
-        the detector, which reads cases as they are counted and freezes panes.
+        the detector, which reads cases as they are counted and freezes panes; the evidence,
+        which reads panes and takes over the detector's reference, is after both.
         """
-        order = (self.joins, self.counts, self.counts.delays, self.alarms, self.marks)
+        self.evidence.alarms = self.alarms
+        counts = self.counts
+        order = (self.joins, counts, counts.delays, self.alarms, self.marks, self.evidence)
         self.observers = tuple(each for each in order if each is not None)
 
     # -- changing
@@ -247,6 +256,7 @@ class StreamState:
         self.counts.count()
         self._declare_alarms(settings, received_us)
         self.counts.reconfigure(settings)
+        self.evidence.reconfigure(settings)
         self.revision = revision
         self.info = replace(self.info, settings=settings)
         self.segments.declare(settings.segment_keys)
@@ -264,20 +274,27 @@ class StreamState:
             self.alarms.reconfigure(settings)
         self._set_observers()
 
-    def change_alarm(self, change: AlarmChange, revision: int, received_us: int) -> None:
-        """Take a change of an alarm; of one that is not there nothing changes."""
-        self.last_view = None
-        self.set_revision(revision)
-        if self.alarms is not None:
-            self.counts.count()  # which the detector observes
-            self.alarms.change(change, received_us)
+    def change(
+        self,
+        change: AlarmChange | MarkChange | VerdictChange,
+        revision: int,
+        received_us: int,
+        due_us: int,
+    ) -> None:
+        """Take a change of an alarm, a mark or the verdict; of what is not there nothing changes.
 
-    def change_marks(self, change: MarkChange, revision: int, received_us: int) -> None:
-        """Make an annotation or delete one; of one that is not there nothing changes."""
+        `due_us`: as for `take`.
+        """
         self.last_view = None
         self.set_revision(revision)
-        self.marks.change(change, received_us)
-        self.marks.revision = revision
+        if isinstance(change, MarkChange):
+            self.marks.change(change, received_us)
+            self.marks.revision = revision
+        elif isinstance(change, VerdictChange):
+            self.evidence.change(change, due_us)
+        elif self.alarms is not None:
+            self.counts.count()  # which the detector observes
+            self.alarms.change(change, due_us)
 
     def set_revision(self, revision: int) -> None:
         """Set the revision of the last change."""
@@ -359,7 +376,10 @@ class StreamState:
             counts = self._frozen()
             alarms = None if self.alarms is None else self.alarms.view()
             counters, marks = self._counters(), self.marks.marks
-            view = StreamView(self.info, revision, now_us, counts, counters, alarms, marks)
+            evidence = self.evidence.view()
+            view = StreamView(
+                self.info, revision, now_us, counts, counters, alarms, marks, evidence
+            )
             self.last_view = view
         return view.at(revision, now_us)
 

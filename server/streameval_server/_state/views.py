@@ -228,6 +228,25 @@ class AlarmsView:
         return sum(each.is_open for each in self.alarms)
 
 
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class EvidenceView:
+    """A stream's evidence between two changes. Immutable.
+
+    Attributes
+    ----------
+    data : bytes
+        The evidence; empty without a base.
+    reason : str
+        Why there is no base; empty where there is one.
+    again_us : int
+        When a base is looked for again; 0 for not before the next row.
+    """
+
+    data: bytes
+    reason: str
+    again_us: int
+
+
 @dataclass(frozen=True, slots=True)
 class StreamView:
     """A stream's counts at one revision.
@@ -247,6 +266,8 @@ class StreamView:
         The stream's detector; None where no alarms are declared.
     marks : tuple of Mark
         Its annotations, in order of their numbers.
+    evidence : EvidenceView or None
+        What verdicts rest on.
     """
 
     info: StreamInfo
@@ -256,6 +277,7 @@ class StreamView:
     counters: stream_pb2.StreamCounters
     alarms: AlarmsView | None = None
     marks: tuple[Mark, ...] = ()
+    evidence: EvidenceView | None = None
 
     def at(self, revision: int, now_us: int) -> StreamView:
         """Return the view at a later revision, up to which the stream has not changed."""

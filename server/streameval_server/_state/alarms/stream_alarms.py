@@ -290,6 +290,11 @@ class StreamAlarms(Observer):
         return self._engine is not None
 
     @property
+    def watched_us(self) -> tuple[int, int] | None:
+        """The time of the reference, once it is frozen."""
+        return None if self._engine is None else self._reference_us
+
+    @property
     def num_alarms(self) -> int:
         """The number of the last alarm."""
         return self._num_alarms if self._engine is None else self._engine.num_alarms

@@ -177,14 +177,16 @@ def test_only_what_changed_is_checkpointed():
         "marks",
         "stream/a",
         "pane/0/a",
+        "verdict/0/a",
         "stream/b",
         "pane/0/b",
+        "verdict/0/b",
     }
     minute = 60_000_000
     engine.apply([Entry(3, minute, Kind.BATCH, "b", "", 0, 0, rows)])
     checkpoint = engine.checkpoint(2)
-    assert set(checkpoint.changed) == {"marks", "stream/b", f"pane/{minute}/b"}
-    assert checkpoint.unchanged == ("stream/a", "pane/0/a", "pane/0/b")
+    assert set(checkpoint.changed) == {"marks", "stream/b", f"pane/{minute}/b", "verdict/0/b"}
+    assert checkpoint.unchanged == ("stream/a", "pane/0/a", "verdict/0/a", "pane/0/b")
 
 
 def test_views_are_whole_and_shared():

@@ -24,6 +24,7 @@ from streameval_server._state.delays.label_delays import StreamDelays
 from streameval_server._state.ids.join_table import Joins
 from streameval_server._state.stream_marks import StreamMarks
 from streameval_server._state.stream_state import StreamState
+from streameval_server._state.verdict.stream_evidence import StreamEvidence
 
 NOW = 1_800_000_000_000_000
 SECOND = 1_000_000
@@ -347,7 +348,7 @@ def test_a_stream_calls_its_observers_in_one_order(monkeypatch):
     )
     state = StreamState(StreamInfo("s", NOW, 1, settings), Limits(), NOW)
     state.keep_ids()
-    order = [Joins, StreamCounts, StreamDelays, StreamAlarms, StreamMarks]
+    order = [Joins, StreamCounts, StreamDelays, StreamAlarms, StreamMarks, StreamEvidence]
     assert [type(each) for each in state.observers] == order
     for kind in order:
         recorded(kind, "take")
@@ -366,4 +367,5 @@ def test_a_stream_calls_its_observers_in_one_order(monkeypatch):
         *((name, "take") for name in names),
         ("StreamCounts", "pass_time"),
         ("StreamAlarms", "pass_time"),
+        ("StreamEvidence", "pass_time"),
     ]

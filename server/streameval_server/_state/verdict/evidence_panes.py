@@ -1,0 +1,137 @@
+"""The panes of a stream as its evidence reads them: of a base, and mature ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from streameval.kernel import merge_states
+from streameval.statistics import BaseSpan, Evidence, NoBase, Pane, choose_base, in_cells
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streameval_server._model.stream_settings import StreamSettings
+    from streameval_server._state.views import FrozenStream, PaneView
+
+MATURE_SHARE: Final = 0.9
+"""The share of labels after which what is missing is not waited for."""
+MAX_SEGMENTS: Final = 32
+"""The most segments that are watched: those with the most cases when the base is frozen."""
+_STEPS_AT_A_TIME: Final = 4
+MIN_ACCEPTED: Final = 100
+"""Positives, and negatives, of a base that was accepted."""
+
+
+def maturity_us(counts: FrozenStream, settings: StreamSettings) -> int:
+    """Return how long after its end a time has the labels that count. O(buckets)."""
+    _, coverage = counts.all_time[0]
+    typical_us = coverage.delays.quantiles_us([MATURE_SHARE])
+    return min(int(typical_us[0]), settings.label_ttl_us) if typical_us else 0
+
+
+def begin(
+    counts: FrozenStream, base: BaseSpan, settings: StreamSettings, *, is_declared: bool
+) -> Evidence:
+    """Return the evidence that begins at the end of a base. O(cells) of its panes and segments.
+
+    Raises
+    ------
+    InvalidInputError
+        With weights, or too few cases.
+    """
+    sizes = sorted(
+        (-counts.slice(number).all_time.num_cases, f"{key}={value}")
+        for (key, value), number in counts.names.items()
+        if number in counts.all_time
+    )
+    panes = [
+        each
+        for each in counts.slice(0).panes
+        if base.start_us <= each.start_us and each.end_us <= base.end_us
+    ]
+    found = evidence_panes(counts, panes, [name for _, name in sizes[:MAX_SEGMENTS]])
+    return Evidence.begin(base, found, settings.pane_us, is_declared=is_declared)
+
+
+def declared_base(counts: FrozenStream, span_us: tuple[int, int]) -> BaseSpan:
+    """Return the cases of the reference of alarms, or since a normal was accepted. O(cells)."""
+    states = [
+        each.state
+        for each in counts.slice(0).panes
+        if span_us[0] <= each.start_us and each.end_us <= span_us[1]
+    ]
+    return BaseSpan(*span_us, in_cells(merge_states(states, revision=0)))
+
+
+def chosen_base(
+    counts: FrozenStream, at_us: int, mature_us: int, from_us: int
+) -> BaseSpan | NoBase:
+    """Return the base at a time, or why there is none.
+
+    Parameters
+    ----------
+    counts : FrozenStream
+    at_us, mature_us : int
+        The time, and how long labels are waited for.
+    from_us : int
+        When what was accepted as normal began; 0 if nothing was.
+    """
+    panes = counts.slice(0).panes
+    if not from_us:
+        rows = [(each.start_us, each.end_us, each.state) for each in panes]
+        return choose_base(rows, at_us, mature_us)
+    inside = [each for each in panes if each.start_us >= from_us]
+    inside = [each for each in inside if each.end_us <= at_us - mature_us]
+    numbers = [(each.state.P, each.state.N) for each in inside]
+    if not numbers or min(map(sum, zip(*numbers, strict=True))) < MIN_ACCEPTED:
+        reason = f"what was accepted as normal has fewer than {MIN_ACCEPTED} cases of a class yet"
+        return NoBase(reason, None)
+    return declared_base(counts, (inside[0].start_us, inside[-1].end_us))
+
+
+def observe_some(evidence: Evidence, counts: FrozenStream, mature_us: int) -> tuple[int, int]:
+    """Observe what is mature, the oldest first, at most `_STEPS_AT_A_TIME`. O(cells) a pane.
+
+    Returns when the next step is over, in event time, and how many panes were observed.
+    """
+    step_us = evidence.step_us
+    panes = [each for each in counts.slice(0).panes if each.start_us >= evidence.next_us]
+    due = [each for each in panes if each.end_us <= mature_us]
+    next_pane = next(iter(panes[len(due) :]), None)
+    # A pane is observed as a whole, so time does not pass beyond the start of one.
+    until_us = mature_us if next_pane is None else min(mature_us, next_pane.start_us)
+    if due:
+        limit_us = (due[0].start_us // step_us + _STEPS_AT_A_TIME) * step_us
+        due = [each for each in due if each.start_us < limit_us]
+        until_us = min(until_us, max(limit_us, -(-due[-1].end_us // step_us) * step_us))
+    evidence.observe(evidence_panes(counts, due, evidence.frozen.segments), until_us)
+    over_us = evidence.next_us + step_us
+    return over_us if next_pane is None else max(over_us, next_pane.end_us), len(due)
+
+
+def evidence_panes(
+    counts: FrozenStream, panes: Iterable[PaneView], segments: Iterable[str]
+) -> list[Pane]:
+    """Return panes of the whole, with each segment's, by "key=value". O(panes x segments)."""
+    panes = list(panes)
+    starts = {each.start_us for each in panes}
+    numbers = {f"{key}={value}": number for (key, value), number in counts.names.items()}
+    parts = {
+        name: {
+            each.start_us: each.state
+            for each in counts.slice(numbers[name]).panes
+            if each.start_us in starts
+        }
+        for name in segments
+        if numbers[name] in counts.all_time
+    }
+    return [
+        Pane(
+            each.start_us,
+            each.end_us,
+            each.state,
+            each.coverage.counts.predictions,
+            {name: found[each.start_us] for name, found in parts.items() if each.start_us in found},
+        )
+        for each in panes
+    ]

@@ -1,0 +1,178 @@
+"""A stream's evidence: the base that it chooses, what it observes and when, restarts, replays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streameval import CorruptStateError
+from streameval.statistics import decode_evidence
+from streameval.wire import SegmentCodes
+from streameval_server import Limits
+from streameval_server._core.engine import Engine
+from streameval_server._core.entries import Entry
+from streameval_server._log.checkpoint import LazyParts
+from streameval_server._log.rows import Kind
+from streameval_server._model.row_kinds import CaseRows
+from streameval_server._model.stream_settings import StreamSettings
+from streameval_server._model.verdict_change import VerdictChange
+from streameval_server._state.stream_file import StreamFile
+from streameval_server._state.views import EvidenceView
+
+LIMITS = Limits()
+MINUTE_US = 60_000_000
+HOUR_US = 60 * MINUTE_US
+DAY_US = 24 * HOUR_US
+START_US = 20_500 * DAY_US
+SETTINGS = StreamSettings(segment_keys=("country",))
+NAMES = ("DE", "IT")
+
+
+def rows_of(rng: np.random.Generator, size: int, at_us: object, *, falls: bool) -> CaseRows:
+    """Return cases; where they fall, Italy's are in no order."""
+    labels, codes = rng.random(size) < 0.3, rng.integers(2, size=size)
+    distance = np.where(falls & (codes == 1), 0.0, 2.0)
+    scores = np.round(1 / (1 + np.exp(-distance * labels - rng.normal(size=size))), 3)
+    segments = (SegmentCodes("country", NAMES, codes.astype(np.uint16)),)
+    return CaseRows(labels, scores, None, size, size, at_us, segments)
+
+
+def live(days: int, *, falls_at: int = 1_000, size: int = 60, seed: int = 1) -> list[Entry]:
+    """Return the log of a stream that gets a batch each hour, for a number of days."""
+    rng = np.random.default_rng(seed)
+    log = [Entry(1, START_US, Kind.CREATE_STREAM, "s", "", 0, 0, None, SETTINGS)]
+    for hour in range(24 * days):
+        at_us = START_US + hour * HOUR_US + 7 * MINUTE_US
+        times = at_us - rng.integers(0, 50, size) * 1_000_000
+        rows = rows_of(rng, size, times, falls=hour >= 24 * falls_at)
+        log.append(Entry(len(log) + 1, at_us, Kind.BATCH, "s", "", 0, 0, rows))
+    return log
+
+
+def history(days: int, *, falls_at: int = 1_000, seed: int = 1) -> list[Entry]:
+    """Return the log of the same rows, loaded at once after their last day."""
+    at_us = START_US + days * DAY_US
+    log = [Entry(1, at_us, Kind.CREATE_STREAM, "s", "", 0, 0, None, SETTINGS)]
+    for place, entry in enumerate(live(days, falls_at=falls_at, seed=seed)[1:]):
+        log.append(Entry(len(log) + 1, at_us + place, Kind.BATCH, "s", "", 0, 0, entry.rows))
+    log.append(Entry(len(log) + 1, at_us + MINUTE_US, Kind.TICK, "", "", 0, 0, None))
+    return log
+
+
+def engine_of(log: list[Entry]) -> Engine:
+    engine = Engine(LIMITS)
+    engine.apply(log)
+    return engine
+
+
+def evidence_of(engine: Engine) -> EvidenceView:
+    found = engine.view("s").evidence
+    assert found is not None
+    return found
+
+
+def test_the_base_is_the_first_week_and_each_later_step_is_observed() -> None:
+    log = live(10)
+    engine = engine_of(log[: 24 * 7])
+    assert not evidence_of(engine).data
+    assert "first week" in evidence_of(engine).reason
+    engine.apply(log[24 * 7 :])
+    found = evidence_of(engine)
+    assert not found.reason
+    evidence = decode_evidence(found.data)
+    assert (evidence.base.start_us, evidence.base.end_us) == (START_US, START_US + 7 * DAY_US)
+    assert not evidence.is_declared
+    # The last hour is not over, or not known to be.
+    assert evidence.next_us >= START_US + 10 * DAY_US - 2 * HOUR_US
+    assert len(found.data) <= 16_384
+    assert max(evidence.evidence(call) for call in ("auc_roc_worse", "ranking_worse")) < 1
+
+
+def test_a_fall_is_called_live_and_in_history() -> None:
+    """In the hour that it takes, or by steps of an hour and a day: at overlapping times."""
+    for log in (live(12, falls_at=9), history(12, falls_at=9)):
+        evidence = decode_evidence(evidence_of(engine_of(log)).data)
+        called_us = evidence.last_called_us("auc_roc_worse", "ranking_worse")
+        assert START_US + 9 * DAY_US < called_us <= START_US + 12 * DAY_US
+        assert max(evidence.segment_values(), key=evidence.segment_values().get) == "country=IT"
+
+
+def restored(engine: Engine) -> Engine:
+    """Return the engine after a checkpoint and a restart."""
+    made = engine.checkpoint(-1)
+    return Engine.restore(LIMITS, made.revision, made.received_us, made.changed)
+
+
+def with_changes() -> list[Entry]:
+    """Return a log with a fall, what a webhook took of it, and that it was accepted."""
+    log = live(12, falls_at=9, size=30)
+    from_us = START_US + 9 * DAY_US
+    for place, change in ((250, VerdictChange("worse")), (260, VerdictChange(from_us=from_us))):
+        at_us = log[place].received_us
+        log.insert(place, Entry(0, at_us, Kind.CHANGE_VERDICT, "s", "", 0, 0, None, change))
+    for revision, entry in enumerate(log, 1):
+        entry.revision = revision
+    return log
+
+
+@pytest.mark.parametrize("pieces", [1, 7, 40])
+def test_a_restart_and_another_grouping_change_nothing(pieces: int) -> None:
+    """The same log gives the same bytes, wherever it is cut, read or saved."""
+    log = with_changes()
+    whole = engine_of(log)
+    engine = Engine(LIMITS)
+    for place, some in enumerate(np.array_split(np.arange(len(log)), pieces)):
+        engine.apply([log[each] for each in some])
+        if place % 3 == 1:
+            engine = restored(engine)
+        elif place % 3 == 2:
+            engine.view("s")
+    assert engine.state_hash() == whole.state_hash()
+    assert evidence_of(engine).data == evidence_of(whole).data != b""
+
+
+def test_what_is_accepted_is_the_base_from_then_on() -> None:
+    """As soon as it has cases enough; what was called before is not called any more."""
+    engine = engine_of(with_changes())
+    found = evidence_of(engine)
+    evidence = decode_evidence(found.data)
+    assert evidence.is_declared
+    assert evidence.base.start_us == START_US + 9 * DAY_US
+    assert evidence.base.end_us > evidence.base.start_us
+    assert evidence.last_called_us("auc_roc_worse", "ranking_worse") < 0
+    known = engine.told("s")
+    assert known is not None
+    assert known[1:] == ("worse", with_changes()[250].received_us)
+
+
+def test_a_state_from_before_begins_anew() -> None:
+    """A checkpoint without evidence is read; the base is found in the kept panes."""
+    log = live(10)
+    engine = engine_of(log[:-24])
+    made = engine.checkpoint(-1)
+    parts = made.changed.items()
+    old = LazyParts.holding({name: data for name, data in parts if not name.startswith("verdict/")})
+    assert len(old) == len(made.changed) - 1
+    engine = Engine.restore(LIMITS, made.revision, made.received_us, old)
+    assert not evidence_of(engine).data
+    engine.apply(log[-24:-23])
+    evidence = decode_evidence(evidence_of(engine).data)
+    assert evidence.base.start_us == START_US
+
+
+def test_an_export_has_the_evidence() -> None:
+    engine = engine_of(live(9))
+    made = engine.export("s")
+    assert made is not None
+    file = StreamFile.from_bytes(made()[1])
+    other = file.restored("t", 7, LIMITS)
+    assert other.evidence.view().data == evidence_of(engine).data != b""
+
+
+def test_a_change_comes_back_from_the_log() -> None:
+    """And no other bytes are one."""
+    for change in (VerdictChange("steady"), VerdictChange(from_us=START_US)):
+        assert VerdictChange.from_bytes(change.to_bytes()) == change
+    for data in (b"", b"\x07" + bytes(8), bytes(9), b"\x01" + b"\x01" * 8):
+        with pytest.raises(CorruptStateError):
+            VerdictChange.from_bytes(data)
