@@ -46,7 +46,7 @@ from streameval.cli._options import (
     parse_delimiter,
 )
 from streameval.cli._pairs import pairs
-from streameval.cli._query import query, reliability, report, sample
+from streameval.cli._query import query, reliability, report, sample, verdict
 from streameval.cli._serve import serve
 from streameval.cli._streams import streams
 
@@ -398,7 +398,7 @@ def push(
         raise typer.Exit(1)
 
 
-for _command in (query, reliability, report, sample):
+for _command in (query, verdict, reliability, report, sample):
     app.command()(_command)
 
 

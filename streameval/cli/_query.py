@@ -1,4 +1,4 @@
-"""``streameval query``, ``reliability``, ``report``, ``sample``: a server's answers of a stream."""
+"""``streameval query``, ``verdict``, ``reliability``, ...: a server's answers of a stream."""
 
 from __future__ import annotations
 
@@ -66,6 +66,19 @@ def query(
         return
     covers = _covered(window, segment)
     print_snapshot(snapshot, heading=f"{stream}{covers} at revision {snapshot.revision}")
+
+
+@connects
+def verdict(address: Address, stream: StreamName, *, as_json: AsJson = False) -> None:
+    """Print whether a stream became worse, since when, because of whom, and how sure that is."""
+    from streameval.cli._output import print_json, say  # noqa: PLC0415 - slow to import
+
+    with connect(address) as client:
+        found = client.stream(stream).verdict()
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        say(str(found))
 
 
 @connects

@@ -283,6 +283,20 @@ def update(
 
 @streams.command()
 @connects
+def accept(address: Address, stream: StreamName, *, as_json: AsJson = False) -> None:
+    """Accept what a stream is now as its new normal: verdicts compare with it from then on."""
+    from streameval.cli._output import print_json, say  # noqa: PLC0415 - slow to import
+
+    with connect(address) as client:
+        found = client.accept_normal(stream)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        say(str(found))
+
+
+@streams.command()
+@connects
 def delete(
     address: Address,
     stream: StreamName,

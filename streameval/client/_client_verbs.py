@@ -28,7 +28,8 @@ from streameval.client._wire.decode import read_comparison
 from streameval.client._wire.marks import StreamMark
 from streameval.client._wire.reader import read
 from streameval.client._wire.selection import Selection
-from streameval.v1 import alarm_pb2, mark_pb2, query_pb2, stream_pb2
+from streameval.client._wire.verdicts import read_verdict
+from streameval.v1 import alarm_pb2, mark_pb2, query_pb2, stream_pb2, verdict_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from streameval._common.spans import Segment, Span
     from streameval._evaluator import Evaluator
+    from streameval._verdict.verdict import Verdict
     from streameval.client._delivery.statistics import ClientStatistics
     from streameval.client._wire.alarms import AlarmStatus, StreamAlarm
     from streameval.client._wire.answers import StreamComparison
@@ -394,6 +396,22 @@ class ClientVerbs(PairVerbs[C], Generic[C, S]):
         _check_number(number, "an alarm's")
         request = alarm_pb2.AcknowledgeAlarmRequest(stream=name, number=number)
         call = Call(request, lambda response: alarms.read_alarm(response.alarm))
+        return await self._servers.for_stream(name).ask(call)
+
+    @verb
+    async def accept_normal(self, name: str) -> Verdict:
+        """Say that what a stream is now is its new normal; return the verdict then.
+
+        Verdicts compare with it from then on: the base is the newest time since the change that
+        has cases enough, or begins now.
+
+        Raises
+        ------
+        NotFoundError
+            When there is no stream of that name.
+        """
+        request = verdict_pb2.AcceptNormalRequest(stream=name)
+        call = Call(request, lambda response: read_verdict(response.verdict))
         return await self._servers.for_stream(name).ask(call)
 
     # -- marks -------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, Unpack
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import shown
 from streameval._counts.columns import check_count
+from streameval._time.times import to_us
 from streameval.client._buffer.case_verbs import CaseVerbs
 from streameval.client._buffer.id_verbs import IdVerbs
 from streameval.client._delivery.connection import BaseConnection, verb
@@ -20,7 +21,8 @@ from streameval.client._wire.calls import Call, all_pages
 from streameval.client._wire.reader import read
 from streameval.client._wire.selection import Part, Selection, check_names, duration, time_range
 from streameval.client._wire.stream_series import read_series
-from streameval.v1 import query_pb2
+from streameval.client._wire.verdicts import read_verdict
+from streameval.v1 import query_pb2, verdict_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from streameval._metrics.operating_points import OperatingPoints
     from streameval._snapshot import Snapshot
     from streameval._time.windowed import WindowedEvaluator
+    from streameval._verdict.verdict import Verdict
     from streameval.client._delivery.merge_upload import MergeState
     from streameval.client._wire.answers import StreamLabelSample, StreamReliability
     from streameval.client._wire.selection import Window
@@ -469,6 +472,31 @@ class StreamVerbs(CaseVerbs, IdVerbs, Generic[W]):
             min_references=check_count(min_references, field="min_references"),
         )
         call = Call(request, lambda response: read(response, SegmentRanking))
+        return await self._connection.ask(call)
+
+    @verb
+    async def verdict(self, at: datetime | None = None) -> Verdict:
+        """Return whether the stream became worse, since when and because of which segments.
+
+        Parameters
+        ----------
+        at : datetime, optional
+            For when to ask, with a zone; now by default. It moves what is said of the flow of
+            rows and labels; the evidence is always the newest.
+
+        Raises
+        ------
+        InvalidInputError, InvalidRequestError
+            When the time is invalid.
+        NotFoundError, UnavailableError, DeadlineError
+            As `snapshot`.
+        """
+        request = verdict_pb2.GetVerdictRequest(
+            stream=self.name, min_revision=self._connection.revision
+        )
+        if at is not None:
+            request.at.FromMicroseconds(to_us(at, field="at"))
+        call = Call(request, lambda response: read_verdict(response.verdict))
         return await self._connection.ask(call)
 
     @verb

@@ -21,6 +21,7 @@ from streameval import InvalidInputError
 from streameval.client import AlarmSettings, Client, InvalidRequestError, NotFoundError
 from streameval.v1 import query_pb2, query_pb2_grpc, types_pb2
 from streameval_server import Settings, SettingsError
+from streameval_server._runtime.runtime import Runtime
 from streameval_server.testing import running_service
 
 from ..commands import app
@@ -159,9 +160,12 @@ def command(*arguments: str) -> str:
     return result.output
 
 
-def test_an_alarm_from_the_declaration_to_the_next_start(tmp_path: Path) -> None:
+def test_an_alarm_from_the_declaration_to_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every way to see it says the same; the receiver gets it once, and it stays acknowledged."""
     now = datetime.now(UTC)
+    monkeypatch.setattr(Runtime, "changed_verdicts", lambda *_: [])
     with receiver() as hook:
         hook.answers = [(503, {}), (302, {"location": "http://127.0.0.1:1/"})]
         with served(tmp_path, hook) as (addresses, client):

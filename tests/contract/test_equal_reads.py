@@ -52,6 +52,7 @@ READ: Mapping[str, Callable[[Any], Any]] = {
     "snapshot": lambda client: client.stream(A).snapshot(),
     "snapshot of nothing": lambda client: client.stream(EMPTY).snapshot(),
     "snapshot of a window": lambda client: client.stream(A).snapshot(window=WEEK),
+    "verdict": lambda client: client.stream(A).verdict(),
     "series": lambda client: client.stream(A).series(*WEEK, timedelta(days=1)),
     "ranking": lambda client: client.stream(A).rank_segments("country", window=WEEK),
     "reliability": lambda client: client.stream(A).reliability(window=WEEK),

@@ -15,7 +15,7 @@ from google.protobuf.duration_pb2 import Duration
 from streameval.cli._report.answers import read_answers
 from streameval.cli._report.document import document
 from streameval.client import Client
-from streameval.v1 import query_pb2, types_pb2
+from streameval.v1 import query_pb2, types_pb2, verdict_pb2
 from streameval_server.testing import running_server
 
 from ..commands import report_of
@@ -134,6 +134,8 @@ def asked(wire: Wire, chosen: types_pb2.Selection) -> Iterator[Callable[[], Any]
     }.items():
         for request in requests:
             yield lambda method=method, request=request: method(request, timeout=60)
+    request = verdict_pb2.GetVerdictRequest(stream=chosen.stream)
+    yield lambda: query.GetVerdict(request, timeout=60)
     yield lambda: list(query.GetState(query_pb2.GetStateRequest(selection=chosen), timeout=60))
 
 

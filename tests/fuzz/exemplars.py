@@ -25,6 +25,7 @@ from streameval.v1 import (
     query_pb2,
     stream_pb2,
     types_pb2,
+    verdict_pb2,
 )
 from streameval_server import Limits
 from streameval_server._core.recovery import open_core
@@ -445,6 +446,8 @@ _MAKERS = {
     _SERVICE + "StreamService.AcknowledgeAlarm": lambda: [
         alarm_pb2.AcknowledgeAlarmRequest(stream="s", number=1)
     ],
+    _SERVICE + "StreamService.AcceptNormal": lambda: [verdict_pb2.AcceptNormalRequest(stream="s")],
+    _SERVICE + "QueryService.GetVerdict": lambda: [verdict_pb2.GetVerdictRequest(stream="s")],
     _SERVICE + "PairService.CreatePair": lambda: [pair_request()],
     _SERVICE + "PairService.GetPair": lambda: [pair_pb2.GetPairRequest(name=PAIR)],
     _SERVICE + "PairService.ListPairs": lambda: [pair_pb2.ListPairsRequest(page_size=1)],

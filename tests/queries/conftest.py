@@ -70,6 +70,8 @@ class View:
         self.revision = revision
         self.now_us = now_us
         self.alarms = None
+        self.evidence = None
+        self.marks = ()
         self.counters = stream_pb2.StreamCounters()
         self.info = Info(stream, now_us - 40 * DAY, 1, settings)
         self.grid = Grid.at(Grid.tiers_of(settings.pane_us, settings.retention_us), now_us)

@@ -374,7 +374,7 @@ def test_a_stream_that_cannot_be_computed_says_why_and_the_others_are_listed(
     rng = np.random.default_rng(SEED + 8)
     views = [stream(rng, f"s{number}", 60) for number in range(8)]
     bad = broken("bad", error)
-    alarm = SimpleNamespace(is_open=True, watch="ranking")
+    alarm = SimpleNamespace(is_open=True, watch="ranking", number=1)
     bad.alarms = AlarmsView("", (0, 1), NOW - HOUR, {}, (alarm,), frozenset(), 0)
     server, without = Server(bad, *views), Server(*views)
     found, expected = server.list(), without.list()

@@ -20,6 +20,7 @@ from streameval.v1 import (
     query_pb2,
     stream_pb2,
     types_pb2,
+    verdict_pb2,
 )
 from streameval_server._web.routes import ROUTES, Answer
 
@@ -167,6 +168,8 @@ QUESTIONS: list[tuple[str, dict, str, Callable[[], Message]]] = [
      lambda: from_text(pair_pb2.ListPairComparisonsRequest(),
                        '{"name": "fraud/next", "step": "900s", '
                        f'"selection": {{"between": {BETWEEN}}}}}')),
+    ("streams/fraud/v3:verdict", {}, f"{QUERY}/GetVerdict",
+     lambda: from_text(verdict_pb2.GetVerdictRequest(), '{"stream": "fraud/v3"}')),
     ("streams/fraud/v3:marks", {}, f"{STREAMS}/ListMarks",
      lambda: from_text(mark_pb2.ListMarksRequest(), '{"stream": "fraud/v3"}')),
     ("streams:compare", {"a.stream": "fraud/v3", "b.stream": "fraud/v2", "metric": "auc_roc"},

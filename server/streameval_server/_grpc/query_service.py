@@ -10,7 +10,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from streameval.v1 import overview_pb2, query_pb2, query_pb2_grpc
+from streameval.v1 import overview_pb2, query_pb2, query_pb2_grpc, verdict_pb2
 from streameval_server._model.errors import invalid
 from streameval_server._queries.comparison import comparison, parse_comparison_request
 from streameval_server._queries.curves import curve, parse_curve_request, state
@@ -25,6 +25,7 @@ from streameval_server._queries.selection import parse_selection
 from streameval_server._queries.series import parse_series_request, series
 from streameval_server._queries.stream_list import stream_list
 from streameval_server._queries.stream_list_request import parse_list_request
+from streameval_server._queries.verdicts import parse_verdict_request, verdict
 from streameval_server._runtime.watch import Heartbeat, interval_s, watch_snapshot, watch_snapshots
 from streameval_server._runtime.watch_summaries import watch_summaries
 from streameval_server._security.access import current_access
@@ -69,6 +70,14 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
             request.selection.min_revision, lambda: parse_snapshot_request(request), snapshot
         )
         return query_pb2.GetSnapshotResponse(snapshot=found)
+
+    async def GetVerdict(  # noqa: N802 - the contract's name
+        self, request: verdict_pb2.GetVerdictRequest, _context: Context
+    ) -> verdict_pb2.GetVerdictResponse:
+        """Return the verdict on a stream."""
+        return await self._answer(
+            request.min_revision, lambda: parse_verdict_request(request), verdict
+        )
 
     async def BatchGetSnapshots(  # noqa: N802 - the contract's name
         self, request: query_pb2.BatchGetSnapshotsRequest, _context: Context

@@ -12,6 +12,7 @@ from streameval_server._grpc.alarm_methods import AlarmMethods
 from streameval_server._grpc.mark_methods import MarkMethods
 from streameval_server._grpc.methods import add_methods
 from streameval_server._grpc.pages import read_page
+from streameval_server._grpc.verdict_methods import VerdictMethods
 from streameval_server._ingest.unary_call import UnaryCall, info_message
 from streameval_server._model.errors import RequestError, no_stream
 from streameval_server._model.names import check_stream_name
@@ -41,6 +42,7 @@ class StreamService:
         self._runtime = runtime
         self._alarms = AlarmMethods(runtime)
         self._marks = MarkMethods(runtime)
+        self._verdicts = VerdictMethods(runtime)
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register the service's methods."""
@@ -55,6 +57,7 @@ class StreamService:
                 "ListStreams": self.list,
                 "ListAlarms": self._alarms.list,
                 "AcknowledgeAlarm": self._alarms.acknowledge,
+                "AcceptNormal": self._verdicts.accept,
                 "CreateMark": self._marks.create,
                 "ListMarks": self._marks.list,
                 "DeleteMark": self._marks.delete,

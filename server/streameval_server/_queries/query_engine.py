@@ -39,6 +39,7 @@ from streameval_server._queries.projections import (
 )
 from streameval_server._queries.resolved_selection import empty_pane, resolve
 from streameval_server._queries.selection import AllTime, Selection, parse_selection
+from streameval_server._queries.stream_verdicts import Verdicts
 from streameval_server._queries.warnings import warnings_of
 from streameval_server._state.counting.coverage import EMPTY_COVERAGE
 
@@ -125,6 +126,8 @@ class QueryEngine:
         The most that all caches may take, about.
     knows_panes
         Whether intervals say what the panes show of dependence between cases.
+    verdicts
+        The verdicts, which engines of one server share.
     """
 
     def __init__(
@@ -137,7 +140,9 @@ class QueryEngine:
         waiting: Callable[[str], tuple[StreamView, WaitingPredictions]] | None = None,
         max_cache_bytes: int = MAX_CACHE_BYTES,
         knows_panes: bool = True,
+        verdicts: Verdicts | None = None,
     ) -> None:
+        self.verdicts = verdicts or Verdicts(clock_us)
         self._view = view
         self._clock_us = clock_us
         self._check = check

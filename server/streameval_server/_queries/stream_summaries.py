@@ -144,6 +144,15 @@ class StreamSummaries:
             with self._lock:
                 self._num_answering -= 1
 
+    # -- verdicts
+
+    def verdicts(self) -> list[SummaryEntry]:
+        """Return the streams that have a verdict, with the newest one. O(streams)."""
+        with self._lock:
+            table = self._open(WARM_SPAN)
+        table.scan()
+        return [each for each in table.entries if each.quality]
+
     # -- rankings
 
     def evidence(self, request: ListRequest, covers: Callable[[str], bool]) -> ChangedStreams:

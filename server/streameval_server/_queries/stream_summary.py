@@ -86,7 +86,9 @@ def _summary(engine: QueryEngine, view: StreamView, span: AllTime | Last) -> Com
     if times is not None:
         add_change(message, engine, times, DEFAULT_LEVEL)
     _add_alarms(message, view.alarms)
-    return ComputedSummary(message, valid_until_us(resolved, times))
+    known = engine.verdicts.of(view)
+    message.verdict.ParseFromString(known.encoded)
+    return ComputedSummary(message, min(valid_until_us(resolved, times), known.holds_until_us))
 
 
 def failed_summary(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from streameval.v1 import overview_pb2, types_pb2
+from streameval_server._model.verdict_change import QUALITIES
 from streameval_server._queries.stream_summary import ComputedSummary, group_of
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class SummaryEntry:
         The revision that the projection included.
     problem : str
         Why there are no figures; empty where there are.
+    quality : str
+        The verdict's, as in the library; empty without one.
     """
 
     name: str
@@ -53,6 +56,7 @@ class SummaryEntry:
     projected_us: int = 0
     projected_revision: int = 0
     problem: str = ""
+    quality: str = ""
 
     @classmethod
     def restored(cls, kept: KeptSummary, revision: int) -> SummaryEntry:
@@ -95,6 +99,7 @@ class SummaryEntry:
         self.num_open_alarms = figures.open_alarms
         self.is_waiting = figures.coverage.pending > 0
         self.problem = message.problem
+        self.quality = QUALITIES[message.verdict.quality]
         self.encoded = message.SerializeToString()
         self.values = _values(message)
 

@@ -36,6 +36,7 @@ from streameval_server._model.errors import (
 from streameval_server._model.pair_settings import no_pair
 from streameval_server._queries.query_engine import MAX_CACHE_BYTES, QueryEngine
 from streameval_server._queries.stream_summaries import WARM_SPAN, StreamSummaries
+from streameval_server._queries.stream_verdicts import Verdicts
 from streameval_server._queries.summary_file import SummaryFile
 from streameval_server._runtime import machine_time
 from streameval_server._runtime.core_threads import CoreThreads
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streameval import Alarm
+    from streameval.v1 import verdict_pb2
     from streameval_server._core.engine import Engine
     from streameval_server._core.storage_work import Compacted
     from streameval_server._ingest.unary_call import Response
@@ -68,6 +70,8 @@ _MIN_CACHE_SHARE = 8
 """Caches take at most one part of `max_state_bytes` in this many."""
 _SUMMARY_CACHE_SHARE = 8
 """The windows of summaries take at most one part of the caches in this many."""
+_TOLD_US = 3_600_000_000
+"""The least time between two changes of a stream's verdict that a webhook is told."""
 
 _log = logging.getLogger(__name__)
 
@@ -188,6 +192,7 @@ class Runtime:
         cache_bytes = limits.max_state_bytes // _MIN_CACHE_SHARE or MAX_CACHE_BYTES
         cache_bytes = min(MAX_CACHE_BYTES, cache_bytes)
         summary_bytes = cache_bytes // _SUMMARY_CACHE_SHARE
+        verdicts = Verdicts(self.now_us)
         self.engine = QueryEngine(
             self.view,
             self.now_us,
@@ -195,6 +200,7 @@ class Runtime:
             server_warnings=self.clock_warnings,
             waiting=self.waiting,
             max_cache_bytes=cache_bytes - summary_bytes,
+            verdicts=verdicts,
         )
         self.summaries = StreamSummaries(
             QueryEngine(
@@ -203,6 +209,7 @@ class Runtime:
                 server_warnings=self.clock_warnings,
                 max_cache_bytes=summary_bytes,
                 knows_panes=False,
+                verdicts=verdicts,
             ),
             self.stream_revisions,
             visible=self.visible_revision,
@@ -297,7 +304,8 @@ class Runtime:
         self.summaries.start(end)
 
     def _cache_bytes(self) -> int:
-        return self.engine.memory_bytes + self.summaries.memory_bytes
+        verdicts = self.engine.verdicts.memory_bytes
+        return self.engine.memory_bytes + self.summaries.memory_bytes + verdicts
 
     def _open(self) -> ServerCore:
         if self.directory is None:
@@ -547,6 +555,27 @@ class Runtime:
         """Return open alarms that no webhook has taken. For query threads, as `view`."""
         with self._engine_lock:
             return self.core.engine.undelivered(limit)
+
+    def changed_verdicts(
+        self, limit: int
+    ) -> list[tuple[StreamInfo, str, str, verdict_pb2.Verdict]]:
+        """Return verdicts whose quality is another one than a webhook took last.
+
+        Each with what was taken and the quality; of a stream at most once in `_TOLD_US`. For query
+        threads, as `view`. O(streams).
+        """
+        found: list[tuple[StreamInfo, str, str, verdict_pb2.Verdict]] = []
+        for entry in self.summaries.verdicts():
+            if len(found) == limit:
+                break
+            with self._engine_lock:
+                known = self.core.engine.told(entry.name)
+            if known is None or known[0].create_revision != entry.create_revision:
+                continue
+            info, told, told_us = known
+            if told != entry.quality and told_us + _TOLD_US <= self.now_us():
+                found.append((info, told, entry.quality, entry.message().verdict))
+        return found
 
     def export(self, stream: str) -> tuple[int, bytes]:
         """Return the revision and everything about a stream. For query threads, as `view`.

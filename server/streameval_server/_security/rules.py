@@ -20,6 +20,7 @@ from streameval.v1 import (
     pair_pb2,
     query_pb2,
     stream_pb2,
+    verdict_pb2,
 )
 from streameval_server._batch.decode import parse_message
 from streameval_server._security.tokens import Scope
@@ -101,6 +102,9 @@ RULES: dict[str, Rule] = {
     "streameval.v1.QueryService/GetSnapshot": Rule(
         Scope.QUERY, query_pb2.GetSnapshotRequest, _SELECTION
     ),
+    "streameval.v1.QueryService/GetVerdict": Rule(
+        Scope.QUERY, verdict_pb2.GetVerdictRequest, ("stream",)
+    ),
     "streameval.v1.QueryService/BatchGetSnapshots": Rule(
         Scope.QUERY, query_pb2.BatchGetSnapshotsRequest, ("streams",)
     ),
@@ -154,6 +158,9 @@ RULES: dict[str, Rule] = {
     ),
     "streameval.v1.StreamService/AcknowledgeAlarm": Rule(
         Scope.ADMIN, alarm_pb2.AcknowledgeAlarmRequest, ("stream",)
+    ),
+    "streameval.v1.StreamService/AcceptNormal": Rule(
+        Scope.ADMIN, verdict_pb2.AcceptNormalRequest, ("stream",)
     ),
     "streameval.v1.StreamService/CreateMark": Rule(
         Scope.ADMIN, mark_pb2.CreateMarkRequest, ("stream",)

@@ -1,11 +1,10 @@
-"""Sends alarms to a webhook: signed, one at a time, until the receiver has taken each.
+"""Sends events to a webhook: signed, one at a time, until the receiver has taken each.
 
-An alarm is sent until the receiver answers 2xx; the delivery is then written to the log. So no
-alarm is lost: after a crash between the answer and the log, the alarm is sent again under the
-same id, and the receiver drops it by the id. Before each attempt the waiting alarms are read
-again, so that an alarm is not sent any more once it is acknowledged or its stream is deleted. The
-content sent under an id never differs: it has only what does not change once an alarm is raised.
-Each alarm waits for its own next attempt, so an alarm that the receiver refuses delays no other.
+An event is sent until the receiver answers 2xx; the delivery is then written to the log. So no
+event is lost: after a crash between the answer and the log, an alarm is sent again under the
+same id, and the receiver drops it by the id. Before each attempt the waiting events are read
+again, so that an alarm is not sent any more once it is acknowledged or its stream is deleted.
+Each event waits for its own next attempt, so one that the receiver refuses delays no other.
 Headers and signature follow Standard Webhooks (standardwebhooks.com). Redirects are not followed:
 only the declared address is called.
 """
@@ -18,7 +17,6 @@ import contextlib
 import hashlib
 import hmac
 import http.client
-import json
 import logging
 import random
 import socket
@@ -28,36 +26,28 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from google.protobuf.json_format import MessageToDict
-
 from streameval.checks import read_text
-from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.errors import RequestError
 from streameval_server._model.server_settings import SettingsError
-from streameval_server._queries.alarms import alarm_id, alarm_message
+from streameval_server._service.webhook_events import alarm_event, verdict_event
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streameval import Alarm
     from streameval_server._model.stream_info import StreamInfo
     from streameval_server._runtime.runtime import Runtime
+    from streameval_server._service.webhook_events import Event
 
 _log = logging.getLogger(__name__)
 
 _PAUSE_S = 0.5
 """Between two looks for alarms that were not sent."""
+_LOOK_S = 2.0
+"""After which time there may be other verdicts: they are computed in the background."""
 _MIN_RETRY_S, _MAX_RETRY_S = 1.0, 300.0
 _RECORD_RETRY_S = 30.0
 _TIMEOUT_S = 5.0
 _MIN_SECRET_BYTES = 24
-_FIXED = (
-    *("number", "id", "stream", "watch", "changed", "direction", "raisedAt", "since"),
-    *("sinceLimits", "reference", "value", "difference", "changedFirst"),
-    *("scoresChangedAt", "labelsChangedAt", "lookAt"),
-)
-"""What an alarm says for ever: receivers may drop a second body of an id without reading it. The
-segments that explain it, its repeats and its acknowledgement may still change."""
 _MAX_WAITING = 10_000
 """The most alarms that are read at once; more are read when some were taken."""
 
@@ -93,6 +83,7 @@ class AlarmWebhook:
         self._url = url
         self._secret = _read_secret(secret_file)
         self._attempts: dict[str, _Attempts] = {}
+        self._changed: dict[tuple[StreamInfo, str, str], Event] = {}
 
     async def run(self) -> None:
         """Send alarms until the task is cancelled."""
@@ -125,19 +116,35 @@ class AlarmWebhook:
             ]
             if not due:
                 return
-            key = min(due, key=lambda each: (self._failures(each), waiting[each][1].raised_at))
+            key = min(due, key=lambda each: (self._failures(each), waiting[each].at))
             tried.add(key)
-            await self._send(key, *waiting[key])
+            await self._send(waiting[key])
 
-    async def _waiting(self) -> dict[str, tuple[StreamInfo, Alarm]]:
-        """Return the alarms that are open and that the receiver has not taken, by their ids."""
-        found = await asyncio.to_thread(self._runtime.undelivered_alarms, _MAX_WAITING)
-        return {alarm_id(info, alarm.number): (info, alarm) for info, alarm in found}
+    async def _waiting(self) -> dict[str, Event]:
+        """Return what the receiver has not taken, by ids: open alarms, and changed verdicts."""
+        found = await asyncio.to_thread(self._read)
+        return {each.id: each for each in found}
 
-    async def _send(self, key: str, info: StreamInfo, alarm: Alarm) -> None:
-        """Send an alarm once; record that it was taken, or when it is sent again."""
+    def _read(self) -> list[Event]:
+        runtime = self._runtime
+        alarms = runtime.undelivered_alarms(_MAX_WAITING)
+        changed = {
+            (info, told, quality): verdict
+            for info, told, quality, verdict in runtime.changed_verdicts(_MAX_WAITING)
+        }
+        # What was tried once keeps its content.
+        self._changed = {
+            key: self._changed.get(key) or verdict_event(key[0].name, verdict, *key[1:])
+            for key, verdict in changed.items()
+        }
+        return [*(alarm_event(*each) for each in alarms), *self._changed.values()]
+
+    async def _send(self, event: Event) -> None:
+        """Send an event once; record that it was taken, or when it is sent again."""
+        key = event.id
         try:
-            body, headers = signed(info, alarm, self._secret, int(time.time()))
+            body = event.body()
+            headers = signed(key, body, self._secret, int(time.time()))
             problem = await asyncio.to_thread(_post, self._url, body, headers)
         except Exception as error:  # noqa: BLE001 - others are sent, whatever is wrong with one
             problem = repr(error)
@@ -157,10 +164,7 @@ class AlarmWebhook:
             self._attempts.pop(key, None)
         # Another stream may have the name meanwhile: its alarm of this number was not sent.
         if key in await self._waiting():
-            change = AlarmChange(alarm.number, is_delivery=True)
-            response = await self._runtime.settled(
-                lambda call: call.change_alarm(info.name, change)
-            )
+            response = await self._runtime.settled(event.record)
             await self._runtime.visible(response.revision)
 
     def _failures(self, key: str) -> int:
@@ -168,30 +172,23 @@ class AlarmWebhook:
         return 0 if found is None else found.failures
 
     async def _wait_for(self, revision: int) -> None:
-        """Wait until a revision is visible, or an alarm is to be sent again."""
+        """Wait until a revision is visible, something is to be sent again, or `_LOOK_S` passed."""
         dues = [each.due_s for each in self._attempts.values()]
-        pause_s = max(min(dues) - time.monotonic(), 0.0) if dues else None
+        pause_s = min([_LOOK_S, *(max(each - time.monotonic(), 0.0) for each in dues)])
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._runtime.visibility.wait(revision), pause_s)
 
 
-def signed(
-    info: StreamInfo, alarm: Alarm, secret: bytes, sent_s: int
-) -> tuple[bytes, dict[str, str]]:
-    """Return an alarm as the body of a request, one for each id, and headers. O(segments)."""
-    message = alarm_message(info, alarm, delivered=False)
-    known = MessageToDict(message, always_print_fields_with_no_presence=True)
-    data = {name: known[name] for name in _FIXED if name in known}
-    event = {"type": "alarm.raised", "timestamp": data["raisedAt"], "data": data}
-    body = json.dumps(event).encode()
-    content = f"{message.id}.{sent_s}.".encode() + body
-    signature = base64.b64encode(hmac.new(secret, content, hashlib.sha256).digest()).decode()
-    return body, {
+def signed(key: str, body: bytes, secret: bytes, sent_s: int) -> dict[str, str]:
+    """Return the headers of an event. O(bytes)."""
+    content = f"{key}.{sent_s}.".encode() + body
+    code = base64.b64encode(hmac.new(secret, content, hashlib.sha256).digest()).decode()
+    return {
         "content-type": "application/json",
         "user-agent": "streameval",
-        "webhook-id": message.id,
+        "webhook-id": key,
         "webhook-timestamp": str(sent_s),
-        "webhook-signature": f"v1,{signature}",
+        "webhook-signature": f"v1,{code}",
     }
 
 

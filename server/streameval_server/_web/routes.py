@@ -91,6 +91,8 @@ ROUTES = (
     Route("DELETE", "/v1/streams/{name}:marks", f"{_STREAMS}/DeleteMark", "stream"),
     Route("POST", "/v1/streams/{name}:ingest", f"{_INGEST}/IngestBatch", "batch.stream"),
     Route("GET", "/v1/streams/{name}:snapshot", f"{_QUERY}/GetSnapshot", _SELECTED),
+    Route("GET", "/v1/streams/{name}:verdict", f"{_QUERY}/GetVerdict", "stream"),
+    Route("POST", "/v1/streams/{name}:acceptNormal", f"{_STREAMS}/AcceptNormal", "stream"),
     Route("GET", "/v1/streams/{name}:curve", f"{_QUERY}/GetCurve", _SELECTED),
     Route("GET", "/v1/streams/{name}:histogram", f"{_QUERY}/GetHistogram", _SELECTED),
     Route("GET", "/v1/streams/{name}:reliability", f"{_QUERY}/GetReliability", _SELECTED),

@@ -22,7 +22,7 @@ from prometheus_client.core import (
 )
 
 from streameval.statistics import HEADLINE, Place
-from streameval.v1 import alarm_pb2, query_pb2, stream_pb2, types_pb2
+from streameval.v1 import alarm_pb2, query_pb2, stream_pb2, types_pb2, verdict_pb2
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._queries.coverage_answers import DELAY_BOUNDS_S
 from streameval_server._security.tokens import covers
@@ -40,6 +40,7 @@ from streameval_server._web.projection_metrics import (
     projection_families,
     read_projections,
 )
+from streameval_server._web.verdict_metrics import SERIES_A_VERDICT, verdict_families
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -62,8 +63,10 @@ delays a bucket for each bound and one for all, count and sum."""
 SERIES_A_METRIC = 3 * len(_WINDOWS)
 """Value and limits of each window."""
 
-SERIES_A_STREAM = SERIES_A_METRIC * len(Place.MONITOR.names()) + 3 + _COUNT_SERIES
-"""The metrics of every stream, the difference with its limits, and the counts."""
+SERIES_A_STREAM = (
+    SERIES_A_METRIC * len(Place.MONITOR.names()) + 3 + _COUNT_SERIES + SERIES_A_VERDICT
+)
+"""The metrics of every stream, the difference with its limits, the counts, and the verdict."""
 
 _NAMES_A_PAGE = 1000
 
@@ -79,6 +82,7 @@ class _StreamReading:
     whole: types_pb2.Snapshot
     state: bytes
     difference: types_pb2.Metric | None
+    verdict: verdict_pb2.Verdict
 
 
 @dataclass(slots=True)
@@ -130,6 +134,7 @@ class StreamMetrics:
         self._list = methods.find(f"{_STREAMS}/ListStreams")
         self._snapshot = methods.find(f"{_QUERY}/GetSnapshot")
         self._alarms = methods.find(f"{_STREAMS}/ListAlarms")
+        self._verdict = methods.find(f"{_QUERY}/GetVerdict")
         self._compare = methods.find(f"{_QUERY}/CompareStreams")
         self._pairs = PairMetrics(methods)
         self._window_us = round(window_s * 1e6)
@@ -218,7 +223,8 @@ class StreamMetrics:
             difference = before.difference
         else:
             difference = await self._difference(recent, reference)
-        return _StreamReading(now, whole, state, difference)
+        answer: Any = await self._verdict.answer(verdict_pb2.GetVerdictRequest(stream=name))
+        return _StreamReading(now, whole, state, difference, answer.verdict)
 
     def _selection(self, name: str, windows: int) -> types_pb2.Selection:
         selection = types_pb2.Selection(stream=name)
@@ -291,6 +297,7 @@ def stream_families(readings: StreamReadings) -> Iterator[Metric]:
         value=readings.missing,
     )
     yield from _figures(readings)
+    yield from verdict_families({name: each.verdict for name, each in readings.by_name.items()})
     yield from alarm_families(readings.alarms)
     yield from pair_families(readings.pairs)
     yield from projection_families(readings.projections)

@@ -19,6 +19,7 @@ from streameval.v1 import alarm_pb2, overview_pb2
 if TYPE_CHECKING:
     from streameval._common.spans import Span
     from streameval._snapshot import Snapshot
+    from streameval._verdict.verdict import Verdict
     from streameval.client._wire.alarms import AlarmState
     from streameval.client._wire.answers import StreamComparison
 
@@ -49,6 +50,8 @@ class StreamSummary(Result):
         Whether there is evidence of the change among all streams that the token covers.
     no_change : str
         Why there is no difference; "" where there is one.
+    verdict : Verdict or None
+        The verdict on the stream, whatever the window; None where it could not be computed.
     alarm_state : {"waiting", "watching", "firing"} or None
         None where no alarms are declared.
     open_alarms : int
@@ -70,6 +73,7 @@ class StreamSummary(Result):
     compared_with: ChangeReference | None = None
     evident: bool = False
     no_change: str = ""
+    verdict: Verdict | None = None
     alarm_state: AlarmState | None = None
     open_alarms: int = 0
     open_watches: tuple[str, ...] = ()
