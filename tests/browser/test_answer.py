@@ -1,29 +1,30 @@
-"""What the view of a stream begins with: sentences from its alarms, labels and projection."""
+"""What the view of a stream begins with: the verdict, its change in the chart; warnings."""
 
 from __future__ import annotations
 
+import json
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
+from urllib.request import urlopen
 
 import pytest
 
-from streameval.client import AlarmSettings, Client
-from streameval_server import Settings
+from streameval.client import Client
+from streameval_server import Settings, create_token
 from streameval_server.testing import running_service
 
 from ..alarm_history import write_alarm_history
 from ..late_labels import write_late_labels
-from .conftest import STREAM, Served, expect, figure
-from .test_alarms import sent
+from .conftest import STREAM, Served, expect, figure, signed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from playwright.sync_api import Page
 
 FELL = "fraud/fell"
-CALM, WAITS = "calm/v1", "wait/v1"
 LATE = "late/v1"
 WEEK = timedelta(days=7)
 INTERNAL = re.compile(r"mature_after|panes?\b|\bbits\b|[Rr]evision|_|ALARM|undefined|NaN")
@@ -31,19 +32,11 @@ INTERNAL = re.compile(r"mature_after|panes?\b|\bbits\b|[Rr]evision|_|ALARM|undef
 
 @pytest.fixture(scope="module")
 def fallen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Return a server whose stream has two open alarms."""
+    """Return a server whose stream became worse, with two open alarms."""
     directory = tmp_path_factory.mktemp("fell")
     write_alarm_history(directory, FELL)
     settings = Settings(listen="127.0.0.1:0", data=directory)
     with running_service(settings) as addresses, Client(addresses.grpc) as client:
-        now = datetime.now(UTC)
-        past = (now - timedelta(days=3), now - timedelta(hours=2))
-        for name, reference in ((CALM, past), (WAITS, None)):
-            client.create_stream(name)
-            sent(client, name)
-            client.flush()
-            watched = AlarmSettings(watches={"auc_roc": 0.05}, reference=reference)
-            client.update_stream(name, alarms=watched)
         yield Served(addresses.grpc, addresses.http, client)
 
 
@@ -57,104 +50,83 @@ def late(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield Served(addresses.grpc, addresses.http, client)
 
 
-def said(page: Page) -> str:
-    """Return the sentences, once they are there."""
-    expect(page.locator("#answer p")).not_to_be_empty()
-    text = page.locator("#answer p").inner_text()
-    assert not INTERNAL.search(text), text
-    return text
+def asked(served: Served, name: str) -> dict:
+    """Return the verdict as the JSON API has it."""
+    with urlopen(f"{served.http}/v1/streams/{name}:verdict", timeout=20) as answer:
+        found: dict = json.load(answer)["verdict"]
+    return found
 
 
-def test_what_fell_since_when_and_why(fallen: Served, page: Page) -> None:
-    """The alarm that began first, with its segment as a link; the others; the figure now."""
+def test_the_verdict_is_the_servers(fallen: Served, page: Page) -> None:
+    """Its sentence, between which times it began, by how much, and what it rests on."""
     page.goto(fallen.url(f"stream/{FELL}"))
-    stream = fallen.client.stream(FELL)
-    first, *others = [each for each in fallen.client.stream_alarms(FELL).alarms if each.is_open]
-    text = said(page)
-    assert (first.watch, [each.watch for each in others]) == ("auc_roc", ["recall"])
-    size = f"{abs(first.difference.estimate):.2f}"
-    since = f"{first.since:%H:%M}"
-    if first.since.date() != datetime.now(UTC).date():
-        since = f"{first.since:%b} {first.since.day}, {since}"
-    assert text.startswith(f"AUC-ROC fell by {size} since about {since}. country=FR explains it.")
-    assert "Recall fell, too." in text
-    known = stream.snapshot(window=timedelta(days=1))
-    limits = known.intervals["auc_pr"]
-    assert f"AUC-PR is {known.auc_pr:.2f} ({limits.lower:.2f} to {limits.upper:.2f})." in text
+    box = page.get_by_role("region", name="Verdict")
+    expect(box.locator(".sentence")).not_to_be_empty()
+    known = asked(fallen, FELL)
+    assert known["quality"] == "VERDICT_QUALITY_WORSE"
+    expect(box.locator(".sentence")).to_have_text(known["sentence"])
+    expect(box.locator(".state-chip").first).to_have_text("worse")
+    earliest, latest = (
+        datetime.fromisoformat(known["since"][end]) for end in ("earliest", "latest")
+    )
+    limits = " and ".join(f"{at:%b} {at.day}, {at:%H:%M}" for at in (earliest, latest))
+    expect(page.locator("#verdict-limits")).to_contain_text(f"It began between {limits}.")
+    found = known["figures"][0]["difference"]
+    words = (
+        f"AUC-PR {signed(found['estimate'])} ({signed(found['lower'])} to {signed(found['upper'])})"
+    )
+    expect(page.locator("#verdict-limits")).to_contain_text(words)
+    box.locator(".info summary").click()
+    expect(box.locator(".info-text")).to_contain_text(known["sure"][1:])
+    positives = f"{int(known['base']['positives']):,} positives"
+    expect(box.locator(".info-text")).to_contain_text(positives)
     page.get_by_role("button", name="Show the alarms").click()
     expect(page.locator("#alarms-title")).to_be_focused()
-    expect(page.locator("#alarms-title")).to_be_in_viewport()
-    page.locator("#answer").get_by_role("link", name="country=FR").click()
-    expect(page.locator(".chip")).to_contain_text("FR")
-    expect(page.locator("#answer")).to_contain_text("AUC-ROC of the whole stream fell by")
+    page.goto(fallen.url(f"stream/{FELL}?segment=country:FR"))
+    expect(box.locator(".sentence")).to_have_text(f"Whole stream: {known['sentence']}")
 
 
-def test_what_labels_will_change(late: Served, page: Page) -> None:
-    """The share that is still to come, and the projected figure with its interval."""
-    page.goto(late.url(f"stream/{LATE}?window=7d"))
-    expect(page.locator("#answer")).to_contain_text("projected")
-    text = said(page)
-    known = late.client.stream(LATE).snapshot(window=WEEK, projection=True)
-    own = next(
-        each
-        for each in known.projection.figures
-        if each.metric == "auc_pr" and each.prevalence is None
+def test_the_chart_has_the_change(fallen: Served, page: Page) -> None:
+    """A click shows it: since when, in the chart, between the base and now."""
+    page.goto(fallen.url(f"stream/{FELL}"))
+    page.get_by_role("link", name="Show the change").click()
+    known = asked(fallen, FELL)
+    since = datetime.fromisoformat(known["since"]["likeliest"])
+    start, end = (
+        datetime.fromisoformat(each)
+        for each in re.search(r"window=([^&]+?)\.\.([^&]+)", page.url).groups()
     )
-    found = re.fullmatch(
-        r"AUC-PR is (\S+) \((\S+) to (\S+)\) so far\. (\d+) % of the labels are still to come; "
-        r"projected (\S+) \((\S+) to (\S+)\)\.",
-        text,
-    )
-    assert found, text
-    pending = known.coverage.pending / (known.coverage.predictions - known.coverage.retracted)
-    assert int(found[4]) == round(100 * pending)
-    limits = known.intervals["auc_pr"]
-    shown = [float(found[place]) for place in (1, 2, 3, 5, 6, 7)]
-    wanted = [known.auc_pr, limits.lower, limits.upper, own.projected, *own.interval]
-    assert shown == pytest.approx(wanted, abs=7e-3)
+    assert start < since < end
+    drawn = page.locator("#timeline-plot svg")
+    expect(drawn).to_contain_text(re.compile(f"since (.*, )?{since:%H:%M}"))
+    expect(drawn).to_contain_text("base: ")
 
 
-@pytest.mark.parametrize(
-    ("fragment", "sentence"),
-    [
-        (
-            "stream/wait/labels",
-            "No label has arrived yet of 50 predictions, so its quality is not known.",
-        ),
-        (
-            "stream/one/negative",
-            "All 240 labels that have arrived are negative: AUC-PR is known once a positive one",
-        ),
-        (
-            "stream/one/positive",
-            "All 7 labels that have arrived are positive: AUC-PR is known once a negative one",
-        ),
-        ("stream/old/data", "There are no labelled cases in this window."),
-        ("stream/new/empty?window=all", "There are no labelled cases in this window."),
-    ],
-)
-def test_what_is_not_known(served: Served, page: Page, fragment: str, sentence: str) -> None:
-    """No labels, one class, no case: what is missing, without internal names."""
-    page.goto(served.url(fragment))
-    assert said(page).startswith(sentence)
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        (CALM, "Nothing that is watched is known to have become worse than it was "),
-        (WAITS, "Whether it became worse is not known yet: the time to compare with is "),
-    ],
-)
-def test_a_calm_stream_and_one_that_waits(
-    fallen: Served, page: Page, name: str, words: str
+def test_what_is_now_is_accepted_as_normal(
+    tmp_path: Path, page: Page, complaints: list[str]
 ) -> None:
-    """No alarm is open, or none can be; then what the window reads."""
-    page.goto(fallen.url(f"stream/{name}"))
-    expect(page.locator("#answer")).to_contain_text(words)
-    known = fallen.client.stream(name).snapshot(window=timedelta(days=1))
-    assert f"AUC-PR is {known.auc_pr:.2f} (" in said(page)
-    expect(page.locator("#answer button")).to_be_hidden()
+    """By those who may, who are asked first: evidence begins again, against what is accepted."""
+    complaints.append("401 (Unauthorized)")
+    write_alarm_history(tmp_path / "data", FELL)
+    tokens = tmp_path / "tokens.toml"
+    admin = create_token(tokens, "operator", ("query", "admin"))
+    reader = create_token(tokens, "reader", ("query",))
+    settings = Settings(listen="127.0.0.1:0", data=tmp_path / "data", tokens=tokens)
+    with running_service(settings) as addresses:
+        for token, may in ((reader, False), (admin, True)):
+            page.goto(f"{addresses.http}/")
+            page.evaluate("(token) => sessionStorage.setItem('streameval.token', token)", token)
+            page.goto("about:blank")
+            page.goto(f"{addresses.http}/#/stream/{FELL}")
+            expect(page.locator("#answer .sentence")).not_to_be_empty()
+            expect(page.locator("#accept")).to_be_visible(visible=may)
+        page.locator("#accept").click()
+        page.get_by_role("button", name="Accept it").click()
+        expect(page.get_by_role("dialog")).to_be_hidden()
+        # The alarms are still open; what began before is no longer told.
+        expect(page.get_by_role("link", name="Show the change")).to_be_hidden()
+        expect(page.locator("#accept")).to_be_hidden()
+        page.goto("about:blank")
 
 
 def test_average_precision_goes_where_it_says_the_same(served: Served, page: Page) -> None:

@@ -79,31 +79,6 @@ def test_each_step_has_twenty_positives(fallen: Served, page: Page) -> None:
     )
 
 
-def test_the_reference_stands_behind(fallen: Served, page: Page) -> None:
-    """Its value with limits is that of the time that alarms compare with."""
-    opened(page, fallen.url(f"stream/{FELL}"))
-    expect(page.locator("#timeline-plot")).to_contain_text("reference: ")
-    reference = fallen.client.stream_alarms(FELL).reference
-    known = fallen.client.stream(FELL).snapshot(window=reference)
-    drawn = page.evaluate(
-        """async ([start, end]) => {
-            const { StreamReader } = await import("./static/stream_reader.js");
-            const { referenceOf } = await import("./static/time_reference.js");
-            const chosen = { window: "24h", segment: null, mature: "" };
-            const reader = new StreamReader("fraud/fell", chosen, new AbortController().signal);
-            const reference = { startTime: start, endTime: end };
-            return referenceOf(reader, {}, { state: "ALARM_STATE_FIRING", reference });
-        }""",
-        [each.isoformat() for each in reference],
-    )
-    limits = known.intervals["auc_pr"]
-    assert (drawn["value"], drawn["lower"], drawn["upper"]) == (
-        known.auc_pr,
-        limits.lower,
-        limits.upper,
-    )
-
-
 def test_a_click_opens_a_step(fallen: Served, page: Page) -> None:
     """The step under the pointer becomes the window."""
     opened(page, fallen.url(f"stream/{FELL}"))

@@ -13,7 +13,7 @@ function echarts() {
   return library;
 }
 
-const NAMES = ["ink", "muted", "line", "surface", "a", "b", "hull", "positive", "negative", "region", "mark"];
+const NAMES = ["ink", "muted", "line", "surface", "a", "b", "hull", "positive", "negative", "region", "mark", "alarm"];
 
 /** The page's colours, as CSS defines them now. */
 function palette() {

@@ -16,7 +16,7 @@ export const MIN_CASES = 10; // positives and negatives of a segment, unless oth
 export class SegmentsCard {
   /** `toSegment(segment)` returns the link to a segment; `changed({key, least})` gets what to rank. */
   constructor(toSegment, changed) {
-    Object.assign(this, { toSegment, key: "", least: MIN_CASES, trends: new Map() });
+    Object.assign(this, { toSegment, key: "", least: MIN_CASES, trends: new Map(), shares: new Map() });
     const choose = () => changed({ key: this.byKey.value, least: Number(this.size.value) });
     this.byKey = h("select", { id: "segment-key", onchange: choose });
     this.size = h("select", { id: "segment-least", onchange: choose }, SIZES.map((each) =>
@@ -75,6 +75,12 @@ export class SegmentsCard {
     this.show();
   }
 
+  /** Take the verdict on the whole stream: how much of a fall each segment explains. */
+  judge({ because }) {
+    this.shares = new Map(because.map(({ segment, share }) => [segmentName(segment), share]));
+    this.show();
+  }
+
   /** Draw the last ranking again; the links follow the URL. */
   show() {
     redraw(this.body, () => this.draw());
@@ -116,7 +122,7 @@ export class SegmentsCard {
     const low = (text) => (text ? h("span", { class: "limits" }, text) : null);
     return h("tr", { class: isSelected ? "selected" : null },
       h("th", { scope: "row" }, h("a", { href: this.toSegment(segment), "aria-current": isSelected ? "true" : null },
-        h("span", { class: "key" }, keyTitle(segment.key)), " ", valueTitle(segment))),
+        h("span", { class: "key" }, keyTitle(segment.key)), " ", valueTitle(segment)), low(this.explained(segment))),
       cell(this.valueTitle, "number", value.value === undefined ? h("span", { class: "reason" }, reason(value)) : figure(value.value), low(interval(value.interval))),
       scale ? h("td", { class: "spark" }, trend ? sparkline(trend.values, { places: trend.places, scale }) : null) : null,
       cell("Difference", `number difference ${significance(each)}`, difference.value === undefined && value.value !== undefined
@@ -124,6 +130,14 @@ export class SegmentsCard {
       cell("p", "number", pValue(each.pValue)),
       hasFallen ? cell("Lower since about", "since", trend?.fall ? fallTime(trend.fall) : []) : null,
       cell("Positives", "number", count(Number(each.numPositiveRef)), low(each.coverage ? `${percent(each.coverage.labelledShare)} labelled` : "")));
+  }
+
+  /** How much of the fall of the verdict goes away with this segment's: "explains 90 %". */
+  explained(segment) {
+    const name = segmentName(segment);
+    if (!this.shares.has(name)) return "";
+    const share = this.shares.get(name);
+    return share === undefined ? "has evidence of its own" : `explains ${Math.round(100 * share)} % of the change`;
   }
 
   /** The rows of the file: the steps of each segment. */

@@ -2,7 +2,6 @@
 
 import { openAlarms } from "./alarm_states.js";
 import { AlarmsCard, isOpen } from "./alarms.js";
-import { Answer } from "./answer.js";
 import { ApiError, Refresher, streamPath, throttle, watch } from "./api.js";
 import { CalibrationCard } from "./calibration.js";
 import { DecisionCharts } from "./decision_charts.js";
@@ -18,6 +17,7 @@ import { StreamHead } from "./stream_head.js";
 import { StreamReader } from "./stream_reader.js";
 import { Tabs } from "./tabs.js";
 import { TimeCharts } from "./time_charts.js";
+import { VerdictBox } from "./verdict_box.js";
 import { Warnings } from "./warnings.js";
 
 const MIN_INTERVAL = "0.2s"; // at most five answers a second
@@ -96,9 +96,17 @@ export class StreamView {
     const toSegment = (chosen) => this.link({ segment: chosen });
     this.warnings = new Warnings((change) => this.link(change));
     this.head = new StreamHead(this.name, (change) => this.link(change), () => this.start(), this.warnings.caveats);
-    this.answer = new Answer(toSegment, () => {
-      this.tabs.choose("alarms");
-      this.alarms.reveal();
+    this.verdict = new VerdictBox(this.name, this.signal, {
+      toSegment, toWindow,
+      toAlarms: () => {
+        this.tabs.choose("alarms");
+        this.alarms.reveal();
+      },
+      changed: (verdict) => {
+        this.time.judge(verdict);
+        this.segments.judge(verdict);
+      },
+      failed: (error) => this.fail(error),
     });
     this.figures = new FigureRow();
     this.placeholder = h("div");
@@ -129,7 +137,7 @@ export class StreamView {
       this.follow();
       this.loadTab();
     });
-    fill(this.root, this.head.element, this.answer.element, this.warnings.element, this.placeholder, this.first, this.tabs.element);
+    fill(this.root, this.head.element, this.verdict.element, this.warnings.element, this.placeholder, this.first, this.tabs.element);
     this.tabs.offer({ curves: false, calibration: false, scores: false, labels: false, alarms: false });
     this.showBody(false);
     this.follow();
@@ -148,6 +156,7 @@ export class StreamView {
   follow() {
     this.head.choose(this);
     this.tabs.show(this.tab);
+    this.verdict.show(this.segment);
     this.segments.show();
     this.alarms.show();
     this.time.follow();
@@ -179,8 +188,6 @@ export class StreamView {
       segments: refresher(this.segments.element, () => this.loadSegments(), SLOW_GAP_MS),
       unlabelled: refresher(this.unlabelled.element, () => this.unlabelled.load(this.reader, this.snapshot), SLOW_GAP_MS),
       trends: refresher(this.segments.element, () => this.loadTrends(), TRENDS_GAP_MS),
-      reference: new Refresher(() => this.time.loadReference(this.reader, this.snapshot, this.status), PROJECTION_GAP_MS,
-        this.requestSignal, (error) => this.failPart(this.time.timeline.element, error)),
       projection: new Refresher(() => this.loadProjection(), PROJECTION_GAP_MS, this.requestSignal, (error) => {
         if (error.isDenied) this.fail(error);
         else if (error.status) { // all other cards have their answers
@@ -196,7 +203,6 @@ export class StreamView {
     for (const { element } of this.cards) element.setAttribute("aria-busy", "true");
     if (this.first.hidden) redraw(this.placeholder, () => fill(this.placeholder, skeleton([72, 104, 320])));
     this.snapshot = this.ranking = null;
-    this.answer.update({ snapshot: null, projected: null, segment: this.segment });
     this.reader = new StreamReader(this.name, this, this.requestSignal);
     const receive = throttle((snapshot) => this.receive(snapshot), this.requestSignal);
     watch(streamPath(this.name, "watch"), { ...this.reader.chosen, metrics: [...SHOWN, HULL, ...RATES, ...COSTS], minInterval: MIN_INTERVAL }, {
@@ -229,7 +235,7 @@ export class StreamView {
   clear() {
     this.showBody(false);
     this.tabs.offer({ curves: false, calibration: false, scores: false, labels: false });
-    this.answer.element.hidden = true;
+    this.verdict.element.hidden = true;
     fill(this.figures.element);
     this.warnings.clear();
   }
@@ -241,7 +247,7 @@ export class StreamView {
     this.figures.show(snapshot);
     this.head.show(snapshot);
     this.root.dataset.about = this.head.about(snapshot, this.segment);
-    this.answer.update({ snapshot });
+    this.verdict.follow(snapshot.revision);
     this.warnings.show(snapshot, this.time.typicalS);
     this.alarms.follow(openAlarms(snapshot));
     const hasBoth = this.positives > 0 && this.negatives > 0;
@@ -278,7 +284,6 @@ export class StreamView {
     this.decision.threshold.follow(this.time.rows);
     if (this.ranking) this.refreshers.trends.request();
     this.warnings.show(this.snapshot, this.time.typicalS);
-    if (this.status !== undefined) this.refreshers.reference.request();
     if (this.snapshot.coverage && !this.segment && !this.mature) this.refreshers.projection.request();
   }
 
@@ -287,12 +292,10 @@ export class StreamView {
     this.status = status;
     this.tabs.offer({ alarms: status !== null });
     this.tabs.mark("alarms", status ? String(status.alarms.filter(isOpen).length || "") : "");
-    this.answer.update({ status });
-    if (this.snapshot) this.refreshers.reference.request();
   }
 
   async loadProjection() {
-    this.answer.update({ projected: await this.time.loadProjection(this.reader) });
+    await this.time.loadProjection(this.reader);
     this.tabs.offer({ labels: !this.time.projection.element.hidden });
   }
 

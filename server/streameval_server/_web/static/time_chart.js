@@ -1,7 +1,8 @@
 // The drawing of a time chart: a metric with its intervals, and what it is read beside: the reference behind, what
 // is projected ahead of the labels, the labelled share below, deployments.
 
-import { day, figure, hour, interval, isCost, isShare, measured, percent, period, reason, count, titleOf } from "./format.js";
+import { changeShape } from "./change_shape.js";
+import { day, figure, hour, interval, moment, isCost, isShare, measured, percent, period, reason, count, titleOf } from "./format.js";
 import { axis, line, names, tooltip } from "./plot.js";
 import { isProjected, projectedArea, projectedText } from "./projected.js";
 
@@ -17,13 +18,14 @@ const MAX_NAME = 24; // characters of a mark in the chart; the tooltip has all
  * `beside` has what the rows are read beside: `spans` of projected values, the `reference`'s interval or
  * null, and `marks`.
  */
-export function timeOption(colours, name, rows, { spans, reference, marks }) {
+export function timeOption(colours, name, rows, { spans, reference, change, marks }) {
   const title = titleOf(name);
   const ends = [rows[0]?.start.getTime(), rows.at(-1)?.end.getTime()];
   const hasCoverage = rows.some((each) => each.coverage !== null);
   const known = rows.filter((each) => each.value.value !== undefined);
   const projected = spans.filter(isProjected);
   const limits = [...projected.map((each) => each.found.interval), ...(reference ? [reference] : []),
+    ...(change ? [change.before, change.after].map((level) => ({ lower: level, upper: level })) : []),
     ...known.map((each) => (each.value.interval?.lower === undefined ? { lower: each.value.value, upper: each.value.value } : each.value.interval))];
   const greatest = isCost(name) ? Infinity : 1;
   const highest = Math.max(isCost(name) ? 0 : isShare(name) ? 0.02 : 0.1, ...limits.map((each) => each.upper));
@@ -58,6 +60,7 @@ export function timeOption(colours, name, rows, { spans, reference, marks }) {
       data: known.map((each) => ({ value: [each.middle, each.value.value], itemStyle: { opacity: each.isFew ? FAINT : 1 } })),
       itemStyle: { color: colours.a },
     },
+    ...(change ? [{ ...shapes("change", [change], changeShape(colours, ends)), z: 4 }] : []),
     { ...shapes("marks", marks.filter((each) => ends[0] <= each.time && each.time < ends[1]), markLine(colours)), z: 5 },
     {
       name: "immature points", type: "scatter", symbol: "circle", symbolSize: 7, silent: true, z: 4,
@@ -66,7 +69,7 @@ export function timeOption(colours, name, rows, { spans, reference, marks }) {
       itemStyle: { color: colours.surface, borderColor: colours.a, borderWidth: 1.8 },
     },
   ];
-  series.push(names(colours, namesOf(colours, { rows, projected, reference, marks: marks.filter((each) => ends[0] <= each.time && each.time < ends[1]), top })));
+  series.push(names(colours, namesOf(colours, { rows, projected, reference, change, marks: marks.filter((each) => ends[0] <= each.time && each.time < ends[1]), top })));
   if (hasCoverage) {
     grids.push({ ...SIDES, top: 206, height: 54 });
     xAxes.push(axis(colours, "", { ...time, gridIndex: 1, splitLine: { show: false }, axisLabel: hours }));
@@ -88,7 +91,7 @@ export function timeOption(colours, name, rows, { spans, reference, marks }) {
 }
 
 /** What the chart has beside its line is named where it is. */
-function namesOf(colours, { rows, projected, reference, marks, top }) {
+function namesOf(colours, { rows, projected, reference, change, marks, top }) {
   const [start, end] = [rows[0].start.getTime(), rows.at(-1).end.getTime()];
   const sideOf = (time) => (time - start > (end - start) / 2 ? "left" : "right");
   const young = rows.find((each) => each.isImmature)?.start.getTime();
@@ -97,6 +100,8 @@ function namesOf(colours, { rows, projected, reference, marks, top }) {
     ...(young === undefined ? [] : [{ text: "labels still arriving", at: [young, top], colour: colours.muted, side: sideOf(young), up: -8 }]),
     ...marks.map((each) => ({ text: shortened(each.text), at: [each.time.getTime(), top], colour: colours.mark, side: sideOf(each.time.getTime()), up: -22, mayHide: true })),
     ...(last ? [{ text: "projected", at: [last.start.getTime(), last.found.projected], colour: colours.hull, side: "left", up: 8 }] : []),
+    ...(change && start < change.likeliest && change.likeliest < end
+      ? [{ text: `since ${moment(new Date(change.likeliest))}`, at: [change.likeliest, change.after], colour: colours.alarm, side: sideOf(change.likeliest), up: -10 }] : []),
     ...(reference ? [{ text: reference.title, at: [start, reference.upper], colour: colours.muted, side: "right", up: 8 }] : []),
   ];
 }

@@ -1,13 +1,13 @@
 // The charts of a window over time, and what it will read once its labels are in.
 
-import { titleOf } from "./format.js";
+import { changeOf } from "./change_shape.js";
+import { period, titleOf } from "./format.js";
 import { Marks } from "./marks.js";
 import { COSTS, HEADLINE, RATES } from "./metrics.js";
 import { PointCard } from "./point.js";
-import { atOwnPrevalence, spansOf } from "./projected.js";
+import { spansOf } from "./projected.js";
 import { ProjectionCard } from "./projection.js";
 import { windowBetween } from "./route.js";
-import { referenceOf } from "./time_reference.js";
 import { immatureSpan, positivesOf, stepOf, trimmed } from "./time_rows.js";
 import { TimelineCard } from "./timeline.js";
 
@@ -25,7 +25,7 @@ export class TimeCharts {
   /** Forget the answers about the last selection. */
   clear() {
     this.rows = this.spans = [];
-    this.reference = this.typicalS = null;
+    this.typicalS = null;
     this.projection.element.hidden = true;
   }
 
@@ -36,6 +36,7 @@ export class TimeCharts {
 
   /** Load the steps of a snapshot's window. */
   async load(reader, snapshot) {
+    this.isWhole = !reader.segment;
     await this.marks.load();
     this.typicalS = await reader.typicalDelayS(snapshot);
     const ends = await reader.span(snapshot);
@@ -55,20 +56,21 @@ export class TimeCharts {
     return trimmed(answer.snapshots, this.typicalS, Date.now());
   }
 
-  /** Load what the steps are compared with: the detector's reference, or the time before of the same length. */
-  async loadReference(reader, snapshot, status) {
-    this.reference = await referenceOf(reader, snapshot, status);
-    this.draw();
+  /** Take the verdict on the whole stream: what the steps are compared with, and since when they are others. */
+  judge(verdict) {
+    this.change = changeOf(verdict);
+    this.reference = baseOf(verdict);
+    if (this.rows.length) this.draw();
   }
 
   draw() {
-    const { spans, reference, marks: { marks } } = this;
-    const beside = { spans, reference, marks };
+    const { spans, reference, change, marks: { marks } } = this;
+    const beside = this.isWhole ? { spans, reference, change, marks } : { spans, marks };
     this.timeline.element.hidden = !this.timeline.draw(this.rows, HEADLINE, beside);
     this.point.draw(this.rows, marks);
   }
 
-  /** Project the immature end of the steps, and the window itself unless it is all time; return its projected metric. */
+  /** Project the immature end of the steps, and the window itself unless it is all time. */
   async loadProjection(reader) {
     const immature = immatureSpan(this.rows);
     const [rows, window] = await Promise.all([
@@ -79,8 +81,14 @@ export class TimeCharts {
     this.spans = rows ? spansOf(rows.snapshots) : [];
     this.draw();
     this.projection.element.hidden = !window;
-    if (!window) return null;
-    this.projection.update(window.snapshot.projection);
-    return atOwnPrevalence(window.snapshot);
+    if (window) this.projection.update(window.snapshot.projection);
   }
+}
+
+/** The base of a verdict as a band behind the steps; null without one. */
+function baseOf({ base, figures: [found] }) {
+  if (!base || found?.before?.lower === undefined) return null;
+  const { estimate, lower, upper } = found.before;
+  const covered = period(new Date(base.span.startTime), new Date(base.span.endTime));
+  return { value: estimate, lower, upper, title: `base: ${covered}` };
 }

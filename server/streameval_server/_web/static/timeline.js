@@ -11,7 +11,7 @@ import { timeOption } from "./time_chart.js";
 import { MIN_POSITIVES } from "./time_rows.js";
 import { HELP, TimeSelect } from "./time_select.js";
 
-const NOTHING = { spans: [], reference: null, marks: [] };
+const NOTHING = { spans: [], reference: null, change: null, marks: [] };
 
 export class TimelineCard {
   /** `toWindow(window)` returns the link to a row's window; `title` is the card's. */

@@ -1,0 +1,31 @@
+// A verdict in short words: its state, what happened, and since when. The sentence is the server's own.
+
+import { signed } from "./format.js";
+
+const STATES = {
+  worse: "worse", better: "better", recovered: "recovered", steady: "steady", unsure: "unsure", immature: "too early",
+};
+const FLOWS = { silent: "silent", no_labels: "no labels", late: "labels late" };
+
+const named = (value, prefix) => (value ?? "").slice(prefix.length).toLowerCase();
+
+/** "worse", "better", "recovered", "steady", "unsure" or "immature". */
+export const qualityOf = (verdict) => named(verdict.quality, "VERDICT_QUALITY_");
+
+/** "ok", "silent", "no_labels" or "late". */
+export const flowOf = (verdict) => named(verdict.flow, "VERDICT_FLOW_");
+
+/** The state in words: [word, kind] of the quality, and of the flow where it is not as it should be. */
+export function statesOf(verdict) {
+  const [quality, flow] = [qualityOf(verdict), flowOf(verdict)];
+  const states = [[STATES[quality], quality]];
+  return FLOWS[flow] ? [...states, [FLOWS[flow], flow]] : states;
+}
+
+/** The figure that is told first; null without a base. */
+export const headline = ({ figures }) => figures?.[0] ?? null;
+
+/** The difference with its limits: −0.58 (−0.62 to −0.53). */
+export function differenceWords({ difference: { estimate, lower, upper } }) {
+  return lower === undefined ? signed(estimate) : `${signed(estimate)} (${signed(lower)} to ${signed(upper)})`;
+}
