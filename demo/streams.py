@@ -141,7 +141,7 @@ ALL = (
         models=(Model(stream="spam/v2", separation=2.6),),
         rows_per_hour=150,
         prevalence=0.3,
-        ends=2,
+        ends=4,
     ),
     Traffic(
         models=(Model(stream="leads/v1", separation=1.5),),
