@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,6 +69,15 @@ def test_figures_are_the_apis(page: Page, served: Served, tmp_path: Path) -> Non
         if "lower" in limits and limits["upper"] < 0.99 and each["name"] == "auc_pr":
             text = f"{figure(limits['lower'])} to {figure(limits['upper'])}"
             expect(cell.locator(".more")).to_have_text(text)
+    verdict = served.client.stream(DECLARED).verdict()
+    expect(page.locator(".first .conclusion")).to_have_text(verdict.sentence)
+    shown = {
+        f"{each.metric} {side}": repr(getattr(each, side).estimate)
+        for each in verdict.figures
+        for side in ("before", "now", "difference")
+        if not math.isnan(getattr(each, side).estimate)
+    }
+    assert values(page, "data-verdict") == shown
     revision = asked(served, DECLARED, "snapshot")["snapshot"]["revision"]
     expect(page.locator(".about")).to_contain_text(f"at revision {revision} by streameval")
 

@@ -17,6 +17,7 @@ from streameval.client import PreconditionError
 if TYPE_CHECKING:
     from streameval._evaluator import Evaluator
     from streameval._snapshot import Snapshot
+    from streameval._verdict.verdict import Verdict
     from streameval.client import AlarmStatus, Client, Stream, StreamReliability, StreamSettings
     from streameval.client._wire.selection import Window
 
@@ -50,6 +51,8 @@ class Answers:
         The ranking; None for streams without segment keys.
     alarms : AlarmStatus or None
         None unless the stream declares alarms.
+    verdict : Verdict
+        Of the whole stream.
     """
 
     name: str
@@ -60,6 +63,7 @@ class Answers:
     reliability: StreamReliability | None
     segments: SegmentReport | None
     alarms: AlarmStatus | None
+    verdict: Verdict
 
     @property
     def has_both_classes(self) -> bool:
@@ -104,6 +108,7 @@ def read_answers(
         reliability=_reliability(target, snapshot, settings.scale),
         segments=ranked,
         alarms=client.stream_alarms(target.name),
+        verdict=target.verdict(),
     )
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from streameval._snapshot import Snapshot
+    from streameval._verdict.verdict import Since
     from streameval.cli._report.answers import Answers
     from streameval.client import StreamReliability
     from streameval.display import PrecisionRecallDisplay, RocCurveDisplay
@@ -55,8 +56,8 @@ def reliability(found: StreamReliability) -> Callable[[Axes], object]:
     return lambda ax: ReliabilityDisplay(found.table, limits=found.limits).plot(ax=ax)
 
 
-def over_time(rows: Sequence[Snapshot]) -> Callable[[Axes], object]:
-    """Return what draws the headline in steps of time, with its intervals."""
+def over_time(rows: Sequence[Snapshot], since: Since | None) -> Callable[[Axes], object]:
+    """Return what draws the headline in steps of time, with its intervals, and a change."""
 
     def draw(ax: Axes) -> None:
         windows = [row.window for row in rows if row.window is not None]
@@ -66,6 +67,13 @@ def over_time(rows: Sequence[Snapshot]) -> Callable[[Axes], object]:
         values = [row.figures[HEADLINE] for row in rows]
         ax.plot(middles, values, color=PALETTE[0], marker="o", markersize=3.5)
         ax.xaxis_date("UTC")
+        if since is not None and windows[0][0] <= since.latest <= windows[-1][1]:
+            began: list[Any] = [since.earliest, since.likeliest, since.latest]
+            ends: list[Any] = [windows[0][0], windows[-1][1]]
+            ax.axvspan(began[0], began[2], color=PALETTE[1], alpha=0.25, linewidth=0)
+            ax.axvline(began[1], color=PALETTE[1], linewidth=1.4, label="since")
+            ax.legend(frameon=False, loc="lower left")
+            ax.set_xlim(ends[0], ends[1])
         label_axes(ax, "Time (UTC)", title_of(HEADLINE))
 
     return draw

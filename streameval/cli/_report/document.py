@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from streameval import __version__
 from streameval.cli._report import figures, sections, words
 from streameval.cli._report.assumptions import assumptions, settings_words
+from streameval.cli._report.conclusion import conclusion
 from streameval.cli._report.markup import Markup, table, tag
 from streameval.cli._report.style import STYLE
 
@@ -36,11 +37,12 @@ def document(found: Answers) -> str:
 
 
 def _first_page(found: Answers) -> Markup:
-    """Return what a reader needs who reads one page: what is open, the figures, their course."""
+    """Return what a reader needs who reads one page: the conclusion, the figures, their course."""
     return tag(
         "div",
         tag("h1", found.name),
         tag("p", _about(found), class_="about"),
+        conclusion(found.verdict, found.snapshot.segment),
         sections.open_alarms(found),
         figures.headline(found.snapshot),
         sections.over_time(found),

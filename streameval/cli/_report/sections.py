@@ -84,7 +84,7 @@ def over_time(found: Answers) -> Markup | None:
         return None
     alt = f"{_TITLE} in {len(rows)} steps of time"
     caption = "The area is the interval of each step; the steps are listed at the end."
-    drawn = charts.picture(alt, charts.WIDE, charts.over_time(rows))
+    drawn = charts.picture(alt, charts.WIDE, charts.over_time(rows, found.verdict.since))
     return _section(f"{_TITLE} over time", _figure(caption, drawn))
 
 

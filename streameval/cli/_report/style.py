@@ -20,6 +20,10 @@ p, ul { margin: 0.4rem 0; }
 .about, .note, caption, figcaption, dt, .more { color: var(--muted); font-size: 0.86rem; }
 .warnings { padding: 0.7rem 1.1rem 0.7rem 2.2rem; background: var(--warn);
   color: var(--warn-ink); border-radius: 8px; }
+.conclusion { margin: 1rem 0; padding: 0.8rem 1.1rem; border-left: 4px solid var(--a);
+  background: light-dark(#f1f4f8, #1d2530); border-radius: 6px; font-size: 1.15rem; }
+.conclusion.bad { border-color: light-dark(#c0341d, #f0735a); }
+.notes { padding-left: 1.2rem; font-size: 0.9rem; }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.4rem, 1fr));
   gap: 0.9rem 1.4rem;
  margin: 1.2rem 0; padding: 1rem 0; border-block: 1px solid var(--line); }
