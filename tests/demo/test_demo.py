@@ -137,6 +137,7 @@ class TestWhatIsThere:
     def test_verdicts(self, client: Client) -> None:
         """Each is what the stream is made to be, once the server has read the history."""
         expected = {
+            CHAMPION: ("worse", "ok"),
             "credit/v2": ("worse", "ok"),
             "churn/v5": ("steady", "ok"),
             "spam/v2": ("steady", "silent"),
@@ -150,6 +151,8 @@ class TestWhatIsThere:
                 break
             assert time.monotonic() < ends, {name: str(each) for name, each in found.items()}
             time.sleep(0.5)
+        assert [each.segment for each in found[CHAMPION].because] == ["country=IT"]
+        assert found[CHAMPION].since.annotations == ("v3.2: merchant features by API",)
         (deployed,) = client.list_marks("credit/v2")
         since = found["credit/v2"].since
         assert since.earliest - HOUR <= deployed.time <= since.latest + HOUR

@@ -102,7 +102,10 @@ def observe_some(evidence: Evidence, counts: FrozenStream, mature_us: int) -> tu
     until_us = mature_us if next_pane is None else min(mature_us, next_pane.start_us)
     if due:
         limit_us = (due[0].start_us // step_us + _STEPS_AT_A_TIME) * step_us
-        due = [each for each in due if each.start_us < limit_us]
+        some = [each for each in due if each.start_us < limit_us]
+        if len(some) < len(due):
+            next_pane = None  # what is left of them is due at once
+        due = some
         until_us = min(until_us, max(limit_us, -(-due[-1].end_us // step_us) * step_us))
     evidence.observe(evidence_panes(counts, due, evidence.frozen.segments), until_us)
     over_us = evidence.next_us + step_us
