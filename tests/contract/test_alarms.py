@@ -99,8 +99,9 @@ def sent_again(client: Client, now: datetime, name: str, times: int) -> None:
     """Create a stream with two days of rows, each sent this often in ten minutes, and alarms."""
     client.create_stream(name, scale="probability")
     rng = np.random.default_rng(1)
-    start = np.datetime64((now - timedelta(days=3)).replace(tzinfo=None), "us")
-    for hour in range(48):
+    # The panes of the reference are hours, so the ten minutes are within one.
+    start = np.datetime64((now - timedelta(days=3)).replace(tzinfo=None), "h")
+    for hour in range(1, 48):
         rows = columns(rng, 60 // times, good=True)
         at = start + np.timedelta64(60 * hour, "m") + rng.integers(10, size=60).astype("m8[m]")
         client.stream(name).add_cases(
