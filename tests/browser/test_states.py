@@ -118,7 +118,9 @@ def test_a_stream_that_there_is_not(page: Page, complaints: list[str], served: S
 def test_a_link_that_cannot_be_read(page: Page, served: Served, query: str, problem: str) -> None:
     """Neither the whole stream nor another window is shown in its place."""
     page.goto(served.url(f"stream/{STREAM}?{query}"))
+    verdict = page.get_by_role("region", name="Verdict")
     expect(page.locator("#malformed")).to_contain_text(problem)
+    expect(verdict).to_be_hidden()
     expect(page.locator("#figure-auc_pr")).to_have_count(0)
     expect(page.locator("#timeline")).to_be_hidden()
     expect(page.locator("#connection")).to_be_hidden()
@@ -127,6 +129,10 @@ def test_a_link_that_cannot_be_read(page: Page, served: Served, query: str, prob
     expect(page.locator("#timeline-plot svg").first).to_be_visible()
     expect(page.locator("#malformed")).to_have_count(0)
     expect(page.locator("#connection")).to_have_text("Live")
+    expect(verdict).to_be_visible()
+    page.goto(served.url(f"stream/{STREAM}?{query}"))
+    expect(page.locator("#malformed")).to_contain_text(problem)
+    expect(verdict).to_be_hidden()
 
 
 # --- Permission -------------------------------------------------------------------------------

@@ -197,6 +197,7 @@ export class StreamView {
       }),
     };
     this.time.clear();
+    this.verdict.follow();
     this.tabs.offer({ labels: false });
     this.segments.follow(new Map());
     this.decision.clear();
@@ -235,7 +236,7 @@ export class StreamView {
   clear() {
     this.showBody(false);
     this.tabs.offer({ curves: false, calibration: false, scores: false, labels: false });
-    this.verdict.element.hidden = true;
+    this.verdict.hide();
     fill(this.figures.element);
     this.warnings.clear();
   }

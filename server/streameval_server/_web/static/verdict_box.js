@@ -36,15 +36,20 @@ export class VerdictBox {
       h("div", { class: "said" }, h("div", { class: "titled" }, this.state, this.text, info("this verdict", this.basis)), this.limits),
       h("div", { class: "actions" }, this.since, this.alarms, this.accept), this.dialog);
     this.refresher = new Refresher(() => this.load(), GAP_MS, signal, failed);
-    const timer = setInterval(() => this.refresher.request(), MAX_AGE_MS);
+    const timer = setInterval(() => this.isShown && this.refresher.request(), MAX_AGE_MS);
     signal.addEventListener("abort", () => clearInterval(timer), { once: true });
-    this.refresher.request();
   }
 
-  /** Read again where a snapshot has another revision. */
-  follow(revision) {
-    if (revision !== this.revision) this.refresher.request();
-    this.revision = revision;
+  /** Show it from now on; read it again where a snapshot has another revision. */
+  follow(revision = this.revision) {
+    if (!this.isShown || revision !== this.revision) this.refresher.request();
+    Object.assign(this, { revision, isShown: true });
+  }
+
+  /** Show nothing until `follow`: the link cannot be read, or the stream was refused. */
+  hide() {
+    this.isShown = false;
+    this.element.hidden = true;
   }
 
   async load() {
@@ -63,7 +68,7 @@ export class VerdictBox {
   /** Draw the verdict again; the links follow the URL. It is on the whole stream, which is said where a segment is shown. */
   show(segment = this.segment) {
     this.segment = segment;
-    if (!this.verdict) return;
+    if (!this.verdict || !this.isShown) return;
     this.element.hidden = false;
     const { at, validUntil, ...kept } = this.verdict;
     const key = JSON.stringify([kept, this.mayUpdate, segment, this.toSegment(null)]);
