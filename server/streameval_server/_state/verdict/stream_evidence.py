@@ -178,7 +178,7 @@ class StreamEvidence(Observer):
 
     def _expect_base(self, day_us: int, *, is_late: bool) -> None:
         """Learn of a day with rows, before there is a base."""
-        kept = self._kept
+        kept, self._view = self._kept, None
         if not kept.first_us or day_us < kept.first_us:
             kept.first_us = max(day_us, 1)
             kept.again_us, kept.reason = day_us + _WEEK_US, "its first week is not over yet"

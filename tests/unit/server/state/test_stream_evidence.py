@@ -73,7 +73,9 @@ def evidence_of(engine: Engine) -> EvidenceView:
 
 def test_the_base_is_the_first_week_and_each_later_step_is_observed() -> None:
     log = live(10)
-    engine = engine_of(log[: 24 * 7])
+    engine = engine_of(log[:1])
+    assert evidence_of(engine).reason == "it has no rows yet"
+    engine.apply(log[1 : 24 * 7])
     assert not evidence_of(engine).data
     assert "first week" in evidence_of(engine).reason
     engine.apply(log[24 * 7 :])
