@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import ssl
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import httpx
@@ -16,9 +18,10 @@ import pytest
 import trustme
 
 from streameval_server import Settings, SettingsError
+from streameval_server._runtime.runtime import Runtime
 from streameval_server.testing import running_service
 
-from .conftest import Event, events
+from .conftest import Event, events, reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,6 +118,27 @@ def test_a_signal_stops_http_and_grpc_in_order(process: Process, number: int) ->
     finally:
         again.popen.terminate()
         assert again.ended() == (0, "")
+
+
+def test_a_request_that_outlasts_the_grace_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It gets the error of a server that stops, and no traceback is logged."""
+    begun = threading.Event()
+
+    async def endless(*_: object, **_named: object) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Runtime, "answer", endless)
+    settings = Settings(listen="127.0.0.1:0", memory=True, stop_grace_s=0.1)
+    with ThreadPoolExecutor(1) as pool:
+        with running_service(settings) as addresses:
+            asked = pool.submit(httpx.get, f"{addresses.http}/v1/streams/a:snapshot", timeout=20)
+            assert begun.wait(20)
+        answer = asked.result()
+    assert (answer.status_code, reason(answer)) == (503, "SERVER_STOPPING")
+    assert [each.getMessage() for each in caplog.records if each.exc_info] == []
 
 
 def test_http_can_be_off() -> None:

@@ -7,6 +7,7 @@ before its token is authorised for the method. Requests for the page's files,
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ import grpc
 
 from streameval_server._grpc.status import internal_error
 from streameval_server._model.errors import Code, RequestError
+from streameval_server._runtime.open_calls import stopping_error
 from streameval_server._security.access import (
     REQUEST_ID_HEADER,
     TOKEN_HEADER,
@@ -121,6 +123,9 @@ class CallRunner:
                 if not rule.open:
                     authorise_call(self._guard, _single_header(request, TOKEN_HEADER), rule)
                 response = await handle(AuthorisedRequest(request, rule, outcome, stack))
+            except asyncio.CancelledError:
+                # By uvicorn alone, which would log it as an error: the grace of a stop is over.
+                return respond_to_error(self.request_error(stopping_error(), outcome))
             except Exception as error:  # noqa: BLE001 - the boundary: it is answered, and logged if unexpected
                 return respond_to_error(self.request_error(error, outcome))
             response.headers[REQUEST_ID_HEADER] = call.request_id
