@@ -104,6 +104,7 @@ def test_comparisons_are_the_servers(
     for card in ("pr", "roc"):
         expect(page.locator(f"#{card}-plot svg path").nth(5)).to_be_attached()
         # Both curves of B have all its cases; only the figure excludes A.
+        page.locator(f"#{card} .info summary").click()
         note = page.locator(f"#{card} .note").inner_text()
         assert known.complement == (f"curve of {names[1]} includes {names[0]}" in note), note
 
