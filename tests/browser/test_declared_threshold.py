@@ -50,8 +50,8 @@ def test_rates_are_those_of_the_snapshot(served: Served, page: Page) -> None:
         expect(page.locator(f"#rate-more-{name}")).to_have_text(shown(found.intervals[name]))
     at = found.operating_point
     expect(page.locator("#point-counts")).to_contain_text(
-        f"{at.tp:,} of {at.tp + at.fn:,} positives are called positive, and {at.fp:,} of "
-        f"{at.fp + at.tn:,} negatives."
+        f"{at.tp:,} of {at.tp + at.fn:,} positives and {at.fp:,} of {at.fp + at.tn:,} negatives "
+        "are flagged."
     )
     # The slider of all thresholds begins at the declared one.
     expect(page.locator("#fact-precision")).to_have_text(percent(found.figures["precision"]))
