@@ -7,9 +7,10 @@ Run in commit 5fc0899f, before counting and state were rebuilt. A later tree onl
 
     PYTHONPATH=.:server python -m tests.trace.record --because REASON
 
-adds each value that differs to data/changed.jsonl.gz: its line and place, what it was, what it is
-and why. The last bits of an exponential and of a product of matrices depend on the processor, so
-`arithmetic` is recorded too: where it differs, floats are compared to rounding.
+takes the requests as the stories have them now, and adds each value that differs to
+data/changed.jsonl.gz: its line and place, what it was, what it is and why. The last bits of an
+exponential and of a product of matrices depend on the processor, so `arithmetic` is recorded too:
+where it differs, floats are compared to rounding.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     Difference = tuple[tuple[str | int, ...], Any, Any]
 
 DATA = Path(__file__).with_name("data")
+STORIES = {"library": library_story, "server": server_story}
 
 
 def write(name: str, values: Iterable[Any]) -> None:
@@ -105,8 +107,10 @@ def _with(answer: Any, place: list[str | int], value: Any) -> Any:
 
 
 def accept(because: str) -> None:
-    """Note each value that differs from the wanted answers, with a reason."""
+    """Take the requests of the stories; note each value that differs from the wanted answers."""
     found = read("changed")
+    for name, story in STORIES.items():
+        write(name, story.requests())
     with tempfile.TemporaryDirectory() as directory:
         for name, subject in (
             ("library", LibrarySubject()),

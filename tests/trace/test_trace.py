@@ -7,11 +7,12 @@ compared to `ROUNDING` instead; everything else is still equal.
 
 from __future__ import annotations
 
+import json
 import math
 from typing import TYPE_CHECKING, Any
 
 from .library_subject import LibrarySubject
-from .record import arithmetic, differences, read, replayed
+from .record import STORIES, arithmetic, differences, read, replayed
 from .server_subject import ServerSubject
 
 if TYPE_CHECKING:
@@ -47,6 +48,12 @@ def test_restarts_change_no_answer(tmp_path: Path) -> None:
     subject = Killed(tmp_path)
     _check(subject, "server")
     subject.close()
+
+
+def test_requests_are_those_of_the_stories() -> None:
+    """A story that is changed is recorded again."""
+    for name, story in STORIES.items():
+        assert json.loads(json.dumps(story.requests())) == read(name)
 
 
 def test_each_change_has_a_reason() -> None:
