@@ -293,7 +293,8 @@ def _histogram() -> Iterator[Message]:
     for chosen in selections():
         yield query_pb2.GetHistogramRequest(selection=chosen)
         yield query_pb2.GetHistogramRequest(selection=chosen, bins=7, lower=0.1, upper=0.9)
-        yield query_pb2.GetHistogramRequest(selection=chosen, waiting=True)
+        if not chosen.HasField("half_life"):  # Predictions that wait have no weight.
+            yield query_pb2.GetHistogramRequest(selection=chosen, waiting=True)
 
 
 def _reliability() -> Iterator[Message]:
