@@ -462,4 +462,6 @@ def test_spans_and_segments_may_be_texts(client: Client) -> None:
             start, now, timedelta(hours=6), segment=segment, metrics=["prevalence"]
         )
     )
-    assert [each.stream for each in client.list_summaries(window="1d")] == ["texts"]
+    for text, cases in (("1h", 2), ("1d", 4)):
+        (found,) = client.list_summaries(prefix="texts", window=text)
+        assert found.snapshot.num_cases == cases
