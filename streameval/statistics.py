@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from streameval._uncertainty.pair_comparison import ComparedPair
     from streameval._uncertainty.pair_counts import PairCounts, PairShape
     from streameval._uncertainty.pair_rows import PairRows
-    from streameval._verdict.base import BaseSpan, NoBase, choose_base, in_cells
+    from streameval._verdict.base import BaseSpan, NoBase, choose_base
     from streameval._verdict.base_changes import changes_in
     from streameval._verdict.decide import Question, decide
     from streameval._verdict.evidence import Evidence
@@ -75,7 +75,6 @@ __all__ = [
     "dependence_warning",
     "encode_engine",
     "encode_evidence",
-    "in_cells",
     "rate_limits",
 ]
 
@@ -97,7 +96,7 @@ _EXPORTS = {
     "streameval._uncertainty.pair_comparison": ["ComparedPair"],
     "streameval._uncertainty.pair_counts": ["PairCounts", "PairShape"],
     "streameval._uncertainty.pair_rows": ["PairRows"],
-    "streameval._verdict.base": ["BaseSpan", "NoBase", "choose_base", "in_cells"],
+    "streameval._verdict.base": ["BaseSpan", "NoBase", "choose_base"],
     "streameval._verdict.base_changes": ["changes_in"],
     "streameval._verdict.decide": ["Question", "decide"],
     "streameval._verdict.evidence": ["Evidence"],

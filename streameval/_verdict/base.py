@@ -19,7 +19,7 @@ from streameval._drift.reference import MIN_CASES, class_quantiles
 from streameval._verdict.base_changes import changes_in, minute_words, within
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from streameval._common.arrays import FloatArray
     from streameval._verdict.base_changes import BaseChange, Pane
@@ -39,6 +39,11 @@ class BaseSpan(NamedTuple):
     start_us: int
     end_us: int
     counts: State
+
+    @classmethod
+    def of(cls, span_us: tuple[int, int], states: Iterable[State]) -> BaseSpan:
+        """Return the base of the panes of a time. O(S log S)."""
+        return cls(*span_us, in_cells(merge_states(list(states), revision=0)))
 
 
 class NoBase(NamedTuple):
@@ -80,11 +85,7 @@ def choose_base(panes: Sequence[Pane], at_us: int, maturity_us: int) -> BaseSpan
                 continue
             found = changes_in(inside, (start_us, end_us))
             if not found:
-                return BaseSpan(
-                    start_us,
-                    end_us,
-                    in_cells(merge_states([each for *_, each in inside], revision=0)),
-                )
+                return BaseSpan.of((start_us, end_us), [each for *_, each in inside])
             refused[start_us] = found[-1]
             after_us = -(-found[-1].latest_us // _DAY_US) * _DAY_US
             if after_us not in starts:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streameval._common.errors import InvalidInputError
-from streameval._counts.merge import merge_states
 from streameval._time.times import to_us
-from streameval._verdict.base import BaseSpan, NoBase, choose_base, in_cells
+from streameval._verdict.base import BaseSpan, NoBase, choose_base
 from streameval._verdict.base_changes import changes_in, minute_words, within
 from streameval._verdict.decide import Question, decide
 from streameval._verdict.evidence import Evidence
@@ -121,8 +120,7 @@ def _declared(
     if not inside:
         message = f"base must have labelled cases, there are none from {start} to {end}"
         raise InvalidInputError(message, field="base")
-    whole = merge_states([state for *_, state in inside], revision=0)
-    return BaseSpan(start_us, end_us, in_cells(whole))
+    return BaseSpan.of((start_us, end_us), [state for *_, state in inside])
 
 
 def _pair(base: Any) -> tuple[Any, Any]:

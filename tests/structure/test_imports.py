@@ -113,7 +113,7 @@ SEAM = ("streameval.checks", "streameval.wire", "streameval.statistics", "stream
 PUBLIC = ("streameval", "streameval.payloads", "streameval.v1")
 """What it offers to all, and the server uses."""
 
-MAX_SEAM_NAMES = 110
+MAX_SEAM_NAMES = 100
 
 
 class Import(NamedTuple):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from streameval.kernel import merge_states
-from streameval.statistics import BaseSpan, Evidence, NoBase, Pane, choose_base, in_cells
+from streameval.statistics import BaseSpan, Evidence, NoBase, Pane, choose_base
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,7 +59,7 @@ def declared_base(counts: FrozenStream, span_us: tuple[int, int]) -> BaseSpan:
         for each in counts.slice(0).panes
         if span_us[0] <= each.start_us and each.end_us <= span_us[1]
     ]
-    return BaseSpan(*span_us, in_cells(merge_states(states, revision=0)))
+    return BaseSpan.of(span_us, states)
 
 
 def chosen_base(
