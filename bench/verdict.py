@@ -108,8 +108,8 @@ class Stream:
         end_us = START_US + last * self.evidence.step_us
         levels.close(end_us)
         span_us = self.evidence.base.start_us, START_US
-        base = steps_of(self.evidence.base_level(), span_us, "auc_roc")
-        return base, levels.sums("auc_roc")
+        base = steps_of(self.evidence.base_level(), span_us, "order")
+        return base, levels.sums("order")
 
 
 def simulated(

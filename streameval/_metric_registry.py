@@ -97,6 +97,7 @@ class Place(Enum):
     BOUNDS = auto()  # what `bounds` takes
     COMPARISON = auto()  # pairs of models are compared by it
     RANKING = auto()  # streams and slices are
+    VERDICT = auto()  # figures of a verdict, if what it needs is declared
 
     def names(self, arguments: Collection[str] | None = None) -> tuple[str, ...]:
         """Return the names of the metrics of this place, in its order.
@@ -316,7 +317,8 @@ METRICS = (
             )
         ),
         bounds=BoundsRule(),
-        shown=_SNAPSHOT | {Place.ADAPTER, Place.MONITOR, Place.PROJECTION, Place.PAGE},
+        shown=_SNAPSHOT
+        | {Place.ADAPTER, Place.MONITOR, Place.PROJECTION, Place.PAGE, Place.VERDICT},
     ),
     Metric(
         name="auc_roc_hull",
@@ -333,7 +335,8 @@ METRICS = (
         is_rescaled=True,
         interval=PrecisionRule(estimator=_INTERPOLATED),
         bounds=BoundsRule(),
-        shown=_SNAPSHOT | {Place.ADAPTER, Place.MONITOR, Place.PROJECTION, Place.PAGE},
+        shown=_SNAPSHOT
+        | {Place.ADAPTER, Place.MONITOR, Place.PROJECTION, Place.PAGE, Place.VERDICT},
     ),
     Metric(
         name="auc_pr_hull",
@@ -521,7 +524,7 @@ METRICS = (
         unit="share",
         interval=ShareRule(parts=lambda at: (at.tp, at.fp)),
         gradient=rate_gradients.precision_gradient,
-        shown=frozenset({Place.POINT}),
+        shown=frozenset({Place.POINT, Place.VERDICT}),
     ),
     Metric(
         name="recall",
@@ -533,7 +536,7 @@ METRICS = (
         unit="share",
         interval=ShareRule(parts=lambda at: (at.tp, at.fn)),
         gradient=rate_gradients.recall_gradient,
-        shown=frozenset({Place.POINT}),
+        shown=frozenset({Place.POINT, Place.VERDICT}),
     ),
     Metric(
         name="fpr",
@@ -593,7 +596,7 @@ METRICS = (
         unit="cost",
         interval=CostRule(),
         gradient=rate_gradients.expected_cost_gradient,
-        shown=frozenset({Place.POINT}),
+        shown=frozenset({Place.POINT, Place.VERDICT}),
     ),
 )
 """Every metric that has a name; first the metrics of a snapshot, in the order it shows them."""
@@ -623,6 +626,7 @@ _ORDERS: Mapping[Place, Callable[[Metric], Any]] = {
             Place.ORDER,
             Place.COMPARISON,
             Place.RANKING,
+            Place.VERDICT,
         ),
         _headline_first,
     ),

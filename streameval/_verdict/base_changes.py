@@ -23,7 +23,7 @@ import numpy as np
 
 from streameval._counts.merge import merge_states
 from streameval._drift.slow import HOURS, MIN_BATCHES
-from streameval._metric_registry import BY_NAME
+from streameval._metric_registry import BY_NAME, METRICS
 from streameval._time.times import to_datetime
 from streameval._uncertainty.intervals import gradient_function
 from streameval._uncertainty.pane_blocks import PaneBlocks
@@ -51,7 +51,8 @@ _HOUR_US: Final = 3_600_000_000
 _DAY_US: Final = 24 * _HOUR_US
 _FINE_DAYS: Final = 28
 """A longer span has steps of days."""
-_METRICS: Final = ("auc_roc", "average_precision")
+_METRICS: Final = [each.name for each in METRICS if each.watch and not each.is_at_threshold]
+"""Of the means that alarms watch, the ones of the order of all cases."""
 
 
 class BaseChange(NamedTuple):

@@ -225,7 +225,7 @@ def _agreed(evidence: Evidence, now: Now, call: _Call, asked: Question) -> _Call
 
 def _change(evidence: Evidence, called_us: int) -> Change | None:
     """Return the change that was called: it began before the call, whatever else is found."""
-    base, steps = base_steps(evidence, "auc_roc"), evidence.levels.sums("auc_roc")
+    base, steps = base_steps(evidence, "order"), evidence.levels.sums("order")
     while True:
         change = find_change(base, steps)
         if change is None or change.returned is None or change.since.likeliest_us < called_us:
@@ -235,7 +235,7 @@ def _change(evidence: Evidence, called_us: int) -> Change | None:
 
 def _is_back(evidence: Evidence, returned: Beginning) -> bool:
     """Return whether the placements of both classes are back within the tolerance."""
-    steps = evidence.levels.sums("auc_roc")
+    steps = evidence.levels.sums("order")
     since = steps.part(steps.starts_us >= returned.latest_us)
     counts, totals, squares = (each.sum(axis=1) for each in since.sums)
     if not (counts >= MIN_CASES).all():
@@ -318,7 +318,7 @@ def _doubts(
             "compare the coverage by score, and where labels come from"
         )
     found += doubts(
-        evidence.levels.sums("auc_roc"), call.change, base_start_us=evidence.base.start_us
+        evidence.levels.sums("order"), call.change, base_start_us=evidence.base.start_us
     )
     return tuple(found[:MAX_DOUBTS])
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from streameval._common.arrays import FloatArray
 
-LevelName = Literal["auc_roc", "scores", "prevalence", "labelled_share"]
+LevelName = Literal["order", "scores", "prevalence", "labelled_share"]
 HOUR_US: Final = 3_600_000_000
 DAY_US: Final = 24 * HOUR_US
 HOURS_FOR_US: Final = 30 * DAY_US
@@ -231,7 +231,7 @@ def steps_of(level: Level, span_us: tuple[int, int], name: LevelName) -> StepSum
 def _series(rows: npt.NDArray[Any], name: LevelName) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the counts, totals and squares of a figure, from 0 to 1."""
     P, N = (_unpacked_all(rows[key]) for key in ("positives", "negatives"))
-    if name == "auc_roc":
+    if name == "order":
         counts = np.stack((P, N))
         means, spreads = (
             np.stack([rows[f"{each}_{what}"] / top for each in ("positive", "negative")])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streameval._counts.merge import merge_states
 from streameval._drift.alarm import named_segments
+from streameval._metric_registry import BY_NAME, Place
 from streameval._time.window import Window
 from streameval._verdict.difference import cases_since, changed_figure
 from streameval._verdict.evidence_base import TOLERANCE
@@ -103,25 +104,12 @@ def figures_of(
         return ()
     base = _window(evidence.base.counts)
     since = [_window(state) for state in states]
-    found = [changed_figure(base, since, name) for name in ("auc_pr", "auc_roc")]
-    if threshold is not None:
-        found += [
-            changed_figure(base, since, name, threshold=threshold)
-            for name in ("precision", "recall")
-        ]
-        if None not in costs:
-            cost_fp, cost_fn = costs
-            found.append(
-                changed_figure(
-                    base,
-                    since,
-                    "expected_cost",
-                    threshold=threshold,
-                    cost_fp=cost_fp,
-                    cost_fn=cost_fn,
-                )
-            )
-    return tuple(found)
+    given = {"threshold": threshold, "cost_fp": costs[0], "cost_fn": costs[1]}
+    known = {name: value for name, value in given.items() if value is not None}
+    return tuple(
+        changed_figure(base, since, name, **{each: known[each] for each in BY_NAME[name].needs})
+        for name in Place.VERDICT.names(known)
+    )
 
 
 def is_order_changed(evidence: Evidence, now: Now, quality: Quality) -> bool:
@@ -134,7 +122,7 @@ def is_order_changed(evidence: Evidence, now: Now, quality: Quality) -> bool:
     """
     base, sign = _window(evidence.base.counts), 1.0 if quality == "better" else -1.0
     can_tell = False
-    for name in ("auc_pr", "auc_roc"):
+    for name in Place.VERDICT.names([]):
         for state in now.states:
             found = changed_figure(base, [_window(state)], name).difference
             if sign * (found.lower if quality == "better" else found.upper) > TOLERANCE:

@@ -168,7 +168,7 @@ def test_it_is_small_after_a_year() -> None:
         ]
         evidence.observe(later, later[-1].end_us)
     assert len(encode_evidence(evidence)) <= MAX_BYTES
-    sums = evidence.levels.sums("auc_roc")
+    sums = evidence.levels.sums("order")
     # All but what rounding takes.
     total = sum(each.state.total for each in panes) * 52
     assert sums.counts.sum() == pytest.approx(total, rel=1e-3)
@@ -193,7 +193,7 @@ def test_a_search_reads_the_hour_that_is_not_over() -> None:
         evidence.levels.add(each.start_us, each.end_us, evidence._level(each))
     evidence.next_us = last + half
     for found in (evidence, decode_evidence(encode_evidence(evidence))):
-        sums = found.levels.sums("auc_roc")
+        sums = found.levels.sums("order")
         assert (sums.starts_us[-1], sums.ends_us[-1]) == (last, last + half)
         assert sums.counts[:, -1].tolist() == [30 * state.P, 30 * state.N]
 
