@@ -75,6 +75,11 @@ class Pane(NamedTuple):
     predictions: int = 0
     segments: Mapping[str, State] = {}
 
+    @property
+    def width_us(self) -> int:
+        """How long it is."""
+        return self.end_us - self.start_us
+
 
 def frozen_base(
     base: BaseSpan, panes: Sequence[Pane], step_us: int
@@ -137,9 +142,16 @@ def longest_gap_us(base: BaseSpan, panes: Sequence[Pane]) -> int:
     used = [each for each in panes if each.state.total or each.predictions]
     if not used:
         return base.end_us - base.start_us
-    gaps = [after.start_us - before.end_us for before, after in pairwise(used)]
-    gaps += [used[0].start_us - base.start_us, base.end_us - used[-1].end_us]
-    return max(gaps) + max(each.end_us - each.start_us for each in used)
+    first, last = used[0], used[-1]
+    # As far as it may reach into the wider of the panes at its ends.
+    return max(
+        first.end_us - base.start_us,
+        base.end_us - last.start_us,
+        *(
+            after.start_us - before.end_us + max(before.width_us, after.width_us)
+            for before, after in pairwise(used)
+        ),
+    )
 
 
 def _with_shares(

@@ -72,13 +72,13 @@ class _Kept:
     first_us, newest_us : int
         The day of the oldest event time, and the newest one; 0 before any.
     again_us : int
-        When a base is looked for again; 0 for not before the next row.
+        When a base is looked for again; 0 for not before the next row, and with one.
     tried_us : int
-        When one was looked for last; 0 if it was not.
+        When one was looked for last; 0 if it was not, and with one.
     reason : str
         Why there is none.
     begun_us, quiet_us : int
-        When late rows began to come, and until when what is due waits for more.
+        When late rows began to come, and until when what is due waits for more; 0 afterwards.
     maturity_us : int
         How long after its end a step has the labels that count.
     next_us, over_us : int
@@ -230,34 +230,36 @@ class StreamEvidence(Observer):
         counts, kept, watched_us = frozen(), self._kept, self._watched_us
         kept.maturity_us = maturity_us(counts, self._settings)
         self.revision, self._view = self._usage.revision, None
+        kept.begun_us = kept.quiet_us = 0  # what is due has waited for them
         if watched_us not in (None, kept.declared_us):
             kept.declared_us, kept.from_us = watched_us, 0
             assert watched_us is not None
-            self._begin(counts, declared_base(counts, watched_us), is_declared=True)
+            self._begin(counts, declared_base(counts, watched_us), now_us, is_declared=True)
         elif not self._data:
             found = chosen_base(counts, now_us, kept.maturity_us, kept.from_us)
             if isinstance(found, NoBase):
                 self._miss_base(found, now_us)
             else:
-                self._begin(counts, found, is_declared=kept.from_us > 0)
+                self._begin(counts, found, now_us, is_declared=kept.from_us > 0)
         else:
             evidence = decode_evidence(self._data)
             over_us, panes = observe_some(evidence, counts, now_us - kept.maturity_us)
             self._rest(evidence, over_us)
             return _PANE_COST * (1 + panes)
-        kept.tried_us = now_us
         return _BASE_COST
 
-    def _begin(self, counts: FrozenStream, base: BaseSpan, *, is_declared: bool) -> None:
+    def _begin(
+        self, counts: FrozenStream, base: BaseSpan, now_us: int, *, is_declared: bool
+    ) -> None:
         """Freeze a base; one that is none leaves the evidence as it is."""
         kept = self._kept
         try:
             made = begin(counts, base, self._settings, is_declared=is_declared)
         except InvalidInputError as error:
             if not self._data:
-                self._miss_base(NoBase(str(error), None), kept.tried_us)
+                self._miss_base(NoBase(str(error), None), now_us)
             return
-        kept.reason = ""
+        kept.reason, kept.again_us, kept.tried_us = "", 0, 0
         self._rest(made, made.next_us + made.step_us)
 
     def _rest(self, evidence: Evidence, over_us: int) -> None:
@@ -267,7 +269,7 @@ class StreamEvidence(Observer):
 
     def _miss_base(self, found: NoBase, now_us: int) -> None:
         kept = self._kept
-        kept.reason, kept.again_us = found.reason, 0
+        kept.reason, kept.again_us, kept.tried_us = found.reason, 0, now_us
         # Once all rows are mature, only further ones can make a difference.
         if found.again_us is not None and now_us < kept.newest_us + kept.maturity_us + _WEEK_US:
             kept.again_us = max(found.again_us, now_us + _HOUR_US)
