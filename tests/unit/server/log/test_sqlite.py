@@ -340,6 +340,8 @@ def test_checkpoints_are_written_in_pieces_and_only_where_something_changed(path
         (f"{pane}/b", 4),
         ("stream/a", 4),
         ("stream/b", 4),
+        ("verdict/0/a", 4),
+        ("verdict/0/b", 4),
     ]
     assert parts()[1][2] > 1
     (longest,) = storage._opened().execute("SELECT max(length(data)) FROM part").fetchone()
@@ -359,6 +361,8 @@ def test_checkpoints_are_written_in_pieces_and_only_where_something_changed(path
         (f"{pane}/b", 5),
         ("stream/a", 4),
         ("stream/b", 5),
+        ("verdict/0/a", 4),
+        ("verdict/0/b", 5),
     ]
     storage.close()
     again = open_core(storage, Limits())

@@ -167,7 +167,10 @@ def test_panes_coarsen_and_expire_in_idle_streams():
 
 @pytest.mark.slow
 def test_rows_wait_to_be_counted_while_panes_coarsen():
-    """They count where rows count that a view had counted before, and expire with their panes."""
+    """They count where rows count that a view had counted before.
+
+    They wait until evidence reads its next step, which is after the panes of then coarsen.
+    """
     limits = Limits(pane_cells=16)
     waiting, viewed = open_core(MemoryStorage(), limits), open_core(MemoryStorage(), limits)
     rng = np.random.default_rng(33)
@@ -183,11 +186,15 @@ def test_rows_wait_to_be_counted_while_panes_coarsen():
         for core in (waiting, viewed):
             for minute, columns in enumerate(rows):
                 sent(core, NOW + hour * HOUR + minute * 60 * SECOND, **columns)
+        viewed.engine.view("s")
+        counts, seen = (core.engine._streams["s"].counts for core in (waiting, viewed))
+        assert counts.has_uncounted, "panes coarsen without them"
+        assert not seen.has_uncounted
+        assert counts.due_us <= NOW + (hour + 3) * HOUR
+        for core in (waiting, viewed):
             core.committer.step(NOW + (hour + 3) * HOUR)
             core.applier.finish()
-        viewed.engine.view("s")
         if hour % 240 == 120:
-            assert waiting.engine.has_uncounted, "panes coarsen without them"
             assert waiting.engine.state_hash() == viewed.engine.state_hash()
 
 
