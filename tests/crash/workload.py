@@ -31,6 +31,7 @@ from streameval_server._log.storage import MemoryStorage, Storage
 from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.errors import RequestError
 from streameval_server._model.mark import MarkChange
+from streameval_server._model.verdict_change import VerdictChange
 from streameval_server._state.pairs.pair_file import PairFile, PairImport
 from streameval_server._state.stream_file import StreamFile
 
@@ -156,6 +157,7 @@ def watched(rng: random.Random, number: int, batch: Callable[[Rows], Operation])
         found.append(Operation("declare", WATCHED))
     elif number > 8:
         found.append(Operation("alarm", WATCHED, number % 2))
+        found.append(Operation("verdict", WATCHED, number % 2))
     return found
 
 
@@ -357,6 +359,8 @@ class Run:
             call.update_stream(request(operation))
         elif operation.verb == "alarm":
             call.change_alarm(operation.who, AlarmChange(1, is_delivery=bool(operation.number)))
+        elif operation.verb == "verdict":
+            call.change_verdict(operation.who, verdict_change(operation.number, now))
         elif operation.verb == "mark":
             call.change_marks(operation.who, MarkChange(START_US, f"deployed {operation.number}"))
         elif operation.verb == "unmark":
@@ -453,6 +457,11 @@ def declaration() -> stream_pb2.UpdateStreamRequest:
     given.reference.start_time.seconds, given.reference.end_time.seconds = start_s, start_s + 60
     made.update_mask.paths.append("settings.alarms")
     return made
+
+
+def verdict_change(number: int, now: int) -> VerdictChange:
+    """Return that what is now is accepted as normal, or that a webhook has taken a quality."""
+    return VerdictChange(from_us=now - ROUND_US) if number else VerdictChange("worse")
 
 
 def is_weighted(stream: str) -> bool:
