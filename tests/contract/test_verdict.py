@@ -54,13 +54,20 @@ def fill(client: Client, start: datetime, *, falls_on: int | None) -> None:
 
 
 def until(client: Client, quality: str) -> Verdict:
-    """Wait until the verdict has a quality and stays: what is loaded settles for ten seconds."""
-    ends, before = time.monotonic() + WAIT_S, None
-    while (found := client.stream(STREAM).verdict()) != before or found.quality != quality:
-        assert time.monotonic() < ends, str(found)
-        before = found
-        time.sleep(0.5)
-    return found
+    """Wait until the verdict has a quality, stays, and is not about to be computed again.
+
+    What is loaded settles for ten seconds; then steps are observed some at a time.
+    """
+    ends, looks = time.monotonic() + WAIT_S, [client.stream(STREAM).verdict()]
+    while not (
+        looks[-6:].count(looks[-1]) == 6
+        and looks[-1].quality == quality
+        and looks[-1].valid_until > datetime.now(UTC) + timedelta(seconds=20)
+    ):
+        assert time.monotonic() < ends, str(looks[-1])
+        time.sleep(0.25)
+        looks.append(client.stream(STREAM).verdict())
+    return looks[-1]
 
 
 def fetched(addresses: Addresses, path: str) -> Any:
