@@ -99,7 +99,7 @@ def test_memory_is_flat_and_the_page_reconnects(
             assert changes > SECONDS
             # The least of some: a chart that is being drawn takes memory for a moment.
             measured.append({name: min(each[name] for each in found) for name in found[0]})
-        expect(page.locator("#banner")).to_contain_text("Reconnecting")
+        expect(page.locator("#banner")).to_contain_text("The connection to the server is lost")
     for name, before in measured[0].items():
         assert measured[-1][name] <= MAX_GROWTH * before, f"{name}: {measured}"
 
@@ -156,11 +156,11 @@ def test_an_hour_by_the_clock_of_the_page(
         expect(page.locator("#pr-plot svg path").first).to_be_attached()
         start_ms = page.evaluate("Date.now()")
         live_for(client, 30)
-    expect(page.locator("#banner")).to_contain_text("Reconnecting")
+    expect(page.locator("#banner")).to_contain_text("The connection to the server is lost")
     for _ in range(AWAY_S // STEP_S):
         page.clock.run_for(1_000 * STEP_S)
         steps += 1
-    expect(page.locator("#banner")).to_contain_text("Reconnecting")
+    expect(page.locator("#banner")).to_contain_text("The connection to the server is lost")
     with running_service(settings) as addresses, Client(addresses.grpc) as client:
         page.clock.run_for(1_000 * STEP_S)  # the longest wait before it connects again is shorter
         expect(page.locator("#connection")).to_have_text("Live", timeout=30_000)
