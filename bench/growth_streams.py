@@ -22,7 +22,7 @@ from overview import known_summaries
 from prometheus_client import generate_latest
 from queries import encoded_snapshot
 
-from streameval.v1 import ingest_pb2, overview_pb2, types_pb2
+from streameval.v1 import ingest_pb2, overview_pb2, types_pb2, verdict_pb2
 from streameval_server import Limits
 from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.unary_call import UnaryCall
@@ -172,7 +172,9 @@ def list_costs(core: ServerCore, streams: int) -> dict[str, float]:
         encoded_snapshot(QueryEngine(core.engine.view, lambda: NOW_US), names[0])
     )
     for name in names:
-        readings.by_name[name] = _StreamReading(snapshot, snapshot, b"", None)
+        readings.by_name[name] = _StreamReading(
+            snapshot, snapshot, b"", None, verdict_pb2.Verdict()
+        )
     return {
         "list, the first screen": processor_s(look, 1),
         "list again": processor_s(look, 5),

@@ -54,8 +54,8 @@ CONTRASTS = """() => {
 
 
 def sent(client: Client, name: str, distance: float = 2.0) -> None:
-    """Send two days of cases to a stream, whose classes are so far apart."""
-    rng, now = np.random.default_rng(3), datetime.now(UTC)
+    """Send two days of cases to a stream, whose classes are so far apart, up to a whole hour."""
+    rng, now = np.random.default_rng(3), datetime.now(UTC).replace(minute=0, second=0)
     labels = rng.random(2_000) < 0.3
     scores = 1 / (1 + np.exp(1.5 - rng.normal(size=2_000) - distance * labels))
     ages = np.linspace(48, 0.1, 2_000)
@@ -81,7 +81,8 @@ def copied(history: Path, directory: Path, **changes: object) -> Settings:
 def alarmed(history: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """Return a server of streams with open alarms, with none, with a reference that lasts."""
     settings = copied(history, tmp_path_factory.mktemp("alarmed"))
-    now = datetime.now(UTC)
+    # At some minutes chance makes a change of these cases, and the reference is refused.
+    now = datetime.now(UTC).replace(minute=0, second=0)
     with running_service(settings) as addresses, Client(addresses.grpc) as client:
         for name, distance in ((QUIET, 3.0), (WAITING, 2.0), (PLAIN, 1.0)):
             client.create_stream(name, threshold=0.5)

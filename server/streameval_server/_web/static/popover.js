@@ -2,19 +2,23 @@
 
 import { h } from "./dom.js";
 
+const opened = () => [...document.querySelectorAll("details[data-closing][open]")];
+
+document.addEventListener("pointerdown", ({ target }) => {
+  for (const each of opened()) if (!each.contains(target)) each.open = false;
+});
+
+document.addEventListener("keydown", ({ key }) => {
+  if (key !== "Escape" || document.querySelector("dialog[open]")) return;
+  for (const each of opened()) {
+    each.open = false;
+    each.querySelector("summary").focus();
+  }
+});
+
 /** Let a click outside of a <details> and the Escape key close it, wherever the focus is. */
 export function closing(details) {
-  const outside = ({ target }) => { if (!details.contains(target)) details.open = false; };
-  const escape = ({ key }) => {
-    if (key !== "Escape" || document.querySelector("dialog[open]")) return;
-    details.open = false;
-    details.querySelector("summary").focus();
-  };
-  details.addEventListener("toggle", () => {
-    const change = details.open ? "addEventListener" : "removeEventListener";
-    document[change]("pointerdown", outside);
-    document[change]("keydown", escape);
-  });
+  details.dataset.closing = "";
   return details;
 }
 
