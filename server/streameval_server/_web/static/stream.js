@@ -225,6 +225,7 @@ export class StreamView {
   fail(error) {
     if (!(error instanceof ApiError)) throw error;
     if (error.isUnavailable && this.snapshot) return; // the last figures stay; the banner says that they are old
+    if (error.isDenied && this.placeholder.querySelector("#token")) return; // each read is denied; what is typed stays
     this.clear();
     this.head.offer(error.status !== 404);
     this.tabs.offer({ alarms: false });
