@@ -65,8 +65,10 @@ def estimate_change(
     ends = np.append(processes.starts[1:], pane + 1)
     sums = processes.summaries[:, sides.start + side]
     gains = _gains(sums, float(means[side]), float(errors[side]))
-    best = int(np.argmax(gains))
-    possible = np.flatnonzero((gains > 0) & (gains[best] - gains <= loss_limit(LEVEL)))
+    # Blocks before the last alarm have no rows.
+    is_known = np.cumsum(sums[0]) > 0
+    best = int(np.argmax(np.where(is_known, gains, -1.0)))
+    possible = np.flatnonzero(is_known & (gains[best] - gains <= loss_limit(LEVEL)))
     values, margins = _since(sums)
     return ChangeEstimate(
         int(processes.starts[possible[0]]),

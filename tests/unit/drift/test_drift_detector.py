@@ -215,6 +215,20 @@ def test_after_an_alarm() -> None:
     feed(made, cases(4, 24, distance=1.0, after=48))
     assert [each.number for each in made.alarms] == [1, 2]
     assert made.alarms[1].raised_at > START + 48 * HOUR
+    # Evidence of the second began after the last one of the first, in that hour.
+    assert made.alarms[1].earliest > done.last_at - HOUR
+
+
+def test_rows_that_are_better_in_one_pane_and_worse_in_most_are_an_alarm() -> None:
+    """Panes count alike, so their mean falls where the mean of the rows rises: no split falls."""
+    made = detector("auc_roc")
+    for hour in range(3):
+        for pane, rows in enumerate([1_000, 1, 1, 1, 1, 1]):
+            at = START + hour * HOUR + pane * timedelta(minutes=10)
+            scores = np.full(rows, 0.0005 if pane else 0.9999)
+            made.add_cases(labels=np.ones(rows, dtype=bool), scores=scores, at=[at] * rows)
+    (alarm,) = made.alarms
+    assert START == alarm.earliest <= alarm.since < alarm.latest <= alarm.raised_at
 
 
 def test_the_rate_is_that_of_all_watches_together() -> None:
