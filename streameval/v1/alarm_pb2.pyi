@@ -54,7 +54,7 @@ Global___AlarmState: _TypeAlias = AlarmState  # noqa: Y015
 class AlarmSettings(_message.Message):
     """Which changes of a stream raise an alarm, and how rare a false one shall be. The
     detector compares with a reference that it freezes; a change of these settings, and of
-    the threshold where it is watched, begins anew with a reference.
+    the threshold where it is watched, begins again with a reference.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

@@ -547,7 +547,7 @@ Global___GetVerdictResponse: _TypeAlias = GetVerdictResponse  # noqa: Y015
 
 @_typing.final
 class AcceptNormalRequest(_message.Message):
-    """Says that what is now is the new normal: the base moves to now, and evidence begins anew."""
+    """Says that what is now is the new normal: the base moves to now, and evidence begins again."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

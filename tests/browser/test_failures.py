@@ -68,7 +68,7 @@ def test_a_proxys_answer_is_not_the_servers(
     expect(page.locator("#away")).to_contain_text("whether it reaches the server")
 
 
-def test_a_card_that_fails_says_so_beside_the_others(
+def test_a_card_that_fails_says_so_and_the_others_stay(
     page: Page, complaints: list[str], served: Served
 ) -> None:
     """The figures stay; the card is tried again without another row."""
@@ -108,7 +108,7 @@ def test_figures_stay_with_their_time_while_the_server_fails(
     page.route("**/*:watch?*", once)
     page.goto(served.url(f"stream/{STREAM}"))
     banner = page.locator("#banner")
-    expect(banner).to_contain_text("The server failed with status 500. Figures are those of")
+    expect(banner).to_contain_text("The server failed with status 500. Figures are from")
     expect(banner).not_to_contain_text("connection")
     expect(page.locator("#figure-counts")).to_be_visible()
 

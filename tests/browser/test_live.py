@@ -201,7 +201,7 @@ def test_a_lost_connection_says_so_and_recovers(
         expect(page.locator("#pr-plot svg path").first).to_be_attached()
     banner = page.locator("#banner")
     expect(banner).to_contain_text("The connection to the server is lost")
-    expect(banner).to_contain_text("Figures are those of")
+    expect(banner).to_contain_text("Figures are from")
     expect(page.locator("#connection")).to_have_text("Connection lost")
     expect(page.locator("#figure-counts")).to_have_text("6")
     with running_service(settings) as addresses, Client(addresses.grpc) as client:

@@ -1,4 +1,4 @@
-"""Small charts: those that stand together have one scale, and a gap is bridged."""
+"""Small charts: all charts of one list have one scale, and a gap is bridged."""
 
 from __future__ import annotations
 

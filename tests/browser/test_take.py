@@ -147,7 +147,7 @@ def test_links_show_the_same(page: Page, served: Served) -> None:
 
 
 def test_what_opens_over_the_page_closes(page: Page, served: Served) -> None:
-    """By Escape wherever the focus is, and by a click beside it; dialogs, too."""
+    """By Escape wherever the focus is, and by a click outside of it; dialogs, too."""
     opened(page, served)
     menu, times = page.locator("#take"), page.locator("details.custom")
     times.locator("summary").click()

@@ -179,7 +179,7 @@ class TestWhatIsThere:
         assert coverage.predictions > 50_000
 
     def test_what_is_printed_is_the_servers(self, client: Client) -> None:
-        """Every stream has a line; the figures are those of another call."""
+        """Every stream has a line; its figure is the one that another call returns."""
         lines = list(told(client))
         for name in NAMES:
             (line,) = (line for line in lines if line.startswith(f"{name} "))

@@ -197,7 +197,7 @@ def test_segments_are_named_while_the_alarm_is_open() -> None:
 
 
 def test_after_an_alarm() -> None:
-    """It begins anew and adds to the open alarm; once acknowledged, it may raise another."""
+    """It begins again and adds to the open alarm; once acknowledged, it may raise another."""
     made = detector("auc_roc")
     feed(made, cases(3, 48, distance=1.0))
     first = made.alarms[0]

@@ -200,7 +200,7 @@ def test_a_declared_probability_bounds_the_unseen_case() -> None:
 @pytest.mark.parametrize("metric", FIGURES)
 @pytest.mark.slow
 def test_the_effect_of_clusters_is_what_the_difference_loses_without_a_group(metric: str) -> None:
-    """V is (B - 1)/B times the sum of (l_g - mean l)^2, and the effect is V over that of cases.
+    """V is (B - 1)/B times the sum of (l_g - mean l)^2; the effect is V over the cases' variance.
 
     l_g is what the difference loses without group g, taken as a loss of all its weight at the
     slope of half of its weight; within 2 % of the loss itself (the jackknife).

@@ -118,7 +118,7 @@ def test_a_sample_of_one_great_weight_is_refused_where_no_design_bounds_it() -> 
 
 
 def test_misses_count_among_the_squared_weights() -> None:
-    """A hundred misses of weight 1 beside lighter cases: no case has a fifth of the squares."""
+    """A hundred misses of weight 1 among lighter cases: no case has a fifth of the squares."""
     labels, scores = population(np.random.default_rng(6), 300)
     ev = weighted(labels, scores, np.full(300, 0.05))
     ev.add_misses(1)

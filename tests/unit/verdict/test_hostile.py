@@ -64,7 +64,7 @@ def verdict_of(columns: Columns, order: slice | np.ndarray = slice(None)) -> Ver
     ids=["up", "down", "shrunk", "stretched", "exponential"],
 )
 def test_scores_that_all_move_are_no_fall(moved: Callable[[np.ndarray], np.ndarray]) -> None:
-    """A model that is calibrated anew orders cases as before: neither worse nor better."""
+    """A recalibrated model orders cases as before: neither worse nor better."""
     labels, scores, at_us = normal(3)
     found = verdict_of((labels, np.where(is_then(at_us), moved(scores), scores), at_us))
     assert found.quality in {"steady", "unsure"}, found

@@ -93,7 +93,7 @@ function connection(state, error = null) {
 
 function lostWords(error) {
   const [title, advice] = error.status ? failureWords(error) : ["The connection to the server is lost", ""];
-  return [`${title}.`, lastAnswer ? `Figures are those of ${clock(lastAnswer)}.` : "", advice, "Trying again."].filter(Boolean).join(" ");
+  return [`${title}.`, lastAnswer ? `Figures are from ${clock(lastAnswer)}.` : "", advice, "Trying again."].filter(Boolean).join(" ");
 }
 
 forget.addEventListener("click", () => { token.forget(); retry(); });

@@ -147,7 +147,7 @@ export function unitAxis(colours, name, more = {}) {
 
 /**
  * Names at what they name, in place of a legend: {text, at, colour, side, up}, where `side` is "left" or "right" of
- * the point `at`, and `up` how many pixels above it. Of those that `mayHide`, one that would cover another is left out.
+ * the point `at`, and `up` how many pixels above it. A name that `mayHide` is left out if it would cover another.
  */
 export function names(colours, all) {
   return {

@@ -22,7 +22,7 @@ export function closing(details) {
   return details;
 }
 
-/** Let a click beside a modal <dialog> close it, as Escape does by itself. */
+/** Let a click outside of a modal <dialog> close it, as Escape does by itself. */
 export function modal(dialog) {
   dialog.addEventListener("pointerdown", ({ target, clientX: x, clientY: y }) => {
     const { left, right, top, bottom } = dialog.getBoundingClientRect();

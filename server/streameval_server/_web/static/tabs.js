@@ -39,7 +39,7 @@ export class Tabs {
     this.draw();
   }
 
-  /** Write a short text beside a title, such as a number; "" removes it. */
+  /** Write a short text next to a title, such as a number; "" removes it. */
   mark(key, text) {
     const { badge } = this.tabs.get(key);
     badge.hidden = !text;

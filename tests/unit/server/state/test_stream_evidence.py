@@ -147,7 +147,7 @@ def test_what_is_accepted_is_the_base_from_then_on() -> None:
     assert known[1:] == ("worse", with_changes()[250].received_us)
 
 
-def test_a_state_from_before_begins_anew() -> None:
+def test_a_state_from_before_begins_again() -> None:
     """A checkpoint without evidence is read; the base is found in the kept panes."""
     log = live(10)
     engine = engine_of(log[:-24])
