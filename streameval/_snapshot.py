@@ -8,6 +8,7 @@ counts, so that taking a live snapshot stays cheap.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -367,11 +368,12 @@ class Snapshot(Result):
         return "; ".join(parts)
 
 
-class HasSnapshot(Shown):
+class HasSnapshot(Shown, ABC):
     """Base of evaluators and windows: they are shown by the headline figures of a snapshot."""
 
+    @abstractmethod
     def snapshot(self) -> Snapshot:
-        raise NotImplementedError
+        """Return the figures."""
 
     def __str__(self) -> str:
         """Return the counts, AUC-PR, AP and AUC-ROC with their intervals, as a table. O(G)."""
