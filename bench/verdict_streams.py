@@ -192,14 +192,10 @@ class SideSums:
     def __init__(self, evidence: Evidence) -> None:
         tables, bands = evidence.frozen.bands.tables, evidence.frozen.bands.of(MIDDLES)
         self._stretch = float(evidence.stretch[0])
-
-        def of(population: str, value: str) -> np.ndarray:
-            found: np.ndarray = tables[population, value].astype(np.int64)[bands]  # type: ignore[index]
-            return found
-
-        self.positive = of("positives", "precision"), of("positives", "rank")
-        self.negative = of("negatives", "loss"), of("negatives", "rank")
-        self.ranks = of("predictions", "rank")
+        values = {key: table.astype(np.int64)[bands] for key, table in tables.items()}
+        self.positive = values["positives", "precision"], values["positives", "rank"]
+        self.negative = values["negatives", "loss"], values["negatives", "rank"]
+        self.ranks = values["predictions", "rank"]
 
     def of(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return sums and numbers of rows, [sides, steps] each, of counts by step."""
