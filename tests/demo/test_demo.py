@@ -15,6 +15,10 @@ from typing import TYPE_CHECKING
 import httpx
 import numpy as np
 import pytest
+from feed import HOUR_US, Feed
+from fill import Filler
+from story import told
+from streams import ALL, CHALLENGER, CHAMPION, COUNTRIES, PAIR
 
 from streameval.client import Client
 from streameval_server.testing import running_service
@@ -22,14 +26,7 @@ from streameval_server.testing import running_service
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "demo"))
-
-from feed import HOUR_US, Feed  # noqa: E402 - the demo is a program, not a package
-from fill import Filler  # noqa: E402
-from story import told  # noqa: E402
-from streams import ALL, CHALLENGER, CHAMPION, COUNTRIES, PAIR  # noqa: E402
-
+DEMO = Path(__file__).parents[2] / "demo"
 NAMES = {model.stream for traffic in ALL for model in traffic.models}
 HOUR, DAY, WEEK, MONTH = (timedelta(hours=hours) for hours in (1, 24, 7 * 24, 30 * 24))
 
@@ -193,7 +190,7 @@ def test_it_stays_and_rows_keep_coming() -> None:
     """With DEMO_STAY=1: the page is there, rows still come, and it ends when it is told to."""
     environment = os.environ | {"DEMO_STAY": "1"}
     with subprocess.Popen(
-        [sys.executable, ROOT / "demo"], env=environment, stdout=subprocess.PIPE, text=True
+        [sys.executable, DEMO], env=environment, stdout=subprocess.PIPE, text=True
     ) as demo:
         assert demo.stdout is not None
         printed = ""
@@ -218,7 +215,7 @@ def test_it_stays_and_rows_keep_coming() -> None:
 def test_it_ends_by_itself() -> None:
     """Without DEMO_STAY: it prints what happened, no address of a page that is gone, and ends."""
     environment = {name: value for name, value in os.environ.items() if name != "DEMO_STAY"}
-    command = [sys.executable, ROOT / "demo"]
+    command = [sys.executable, DEMO]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     figures = [line for line in done.stdout.splitlines() if " AUC-PR" in line[:30]]

@@ -1,6 +1,6 @@
 """Draw the picture of the web page: one of the demo's streams, in headless Chromium.
 
-``python docs/page_picture.py`` fills a server as ``make demo`` does and writes
+``python demo/page_picture.py`` fills a server as ``make demo`` does and writes
 docs/images/page.png. It needs playwright and a Chromium on the path.
 """
 
@@ -11,18 +11,14 @@ import sys
 import time
 from pathlib import Path
 
+from fill import Filler
 from playwright.sync_api import expect, sync_playwright
+from streams import CHAMPION
 
 from streameval.client import Client
 from streameval_server.testing import running_service
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "demo"))
-
-from fill import Filler  # noqa: E402 - the demo is a program, not a package
-from streams import CHAMPION  # noqa: E402
-
-PICTURE = ROOT / "docs" / "images" / "page.png"
+PICTURE = Path(__file__).parents[1] / "docs" / "images" / "page.png"
 SIZE = {"width": 1_440, "height": 900}
 
 
