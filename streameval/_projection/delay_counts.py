@@ -47,6 +47,9 @@ BUCKET_EDGES_US: IntArray = np.array(
 )
 """The shortest delay of each bucket in microseconds, and the end of the last one."""
 
+MIN_LABELS = 10
+"""Labels of a class from which on old panes tell how many of them a delay still brings."""
+
 FRAME = Frame(b"SVEY", 1, "label delays")
 _ROWS = struct.Struct("<q")
 _ROW_BYTES = 18
@@ -85,6 +88,41 @@ class DelayRows(NamedTuple):
     cells: FloatArray
     slots: SlotColumn
     counts: IntArray
+
+    @classmethod
+    def wait_us(cls, panes: Sequence[tuple[int, Sequence[DelayRows]]], share: float) -> int:
+        """Return the age at which a share of each class's labels is in; 0 without labels. O(rows).
+
+        A pane tells of a delay once it is as old, so the share that is in at the start of a bucket
+        is a product over this bucket and all later ones: of the labels that old panes had at the
+        end of each, the share that they had at its start. It is rounded up to a bucket's end.
+
+        Parameters
+        ----------
+        panes : sequence of (int, sequence of DelayRows)
+            Microseconds since the end of each, and its rows in parts.
+        share : float
+        """
+        ages_us = np.array([age_us for age_us, _ in panes], dtype=np.int64)
+        # How many buckets each pane has seen to their end.
+        seen = np.searchsorted(BUCKET_EDGES_US[1:], ages_us, side="right")
+        parts = [
+            (number, each) for number, pane in zip(seen, panes, strict=True) for each in pane[1]
+        ]
+        if not parts:
+            return 0
+        most, size = int(seen.max()), 1 + 2 * NUM_BUCKETS
+        number = np.repeat([each for each, _ in parts], [each.slots.size for _, each in parts])
+        places = number * size + np.concatenate([each.slots for _, each in parts])
+        counts = np.concatenate([each.counts for _, each in parts])
+        table = np.bincount(places, counts, (most + 1) * size).reshape(most + 1, size)
+        came = table[:, 1 : 1 + 2 * most].reshape(most + 1, most, 2)
+        is_seen = (np.arange(most + 1)[:, None] > np.arange(most))[:, :, None]
+        ends = (came.cumsum(axis=1) * is_seen).sum(axis=0)
+        shares = (came * is_seen).sum(axis=0) / np.maximum(ends, 1)
+        stays = np.where(ends < MIN_LABELS, 1.0, 1 - shares).clip(0, 1)
+        is_short = (stays[::-1].cumprod(axis=0)[::-1] < share).any(axis=1)
+        return int(BUCKET_EDGES_US[1 : 1 + most][is_short].max(initial=0))
 
     def to_bytes(self) -> bytes:
         """Return the bytes of the rows, as `DelayCounts.to_bytes`. O(rows)."""

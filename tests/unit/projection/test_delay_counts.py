@@ -130,3 +130,23 @@ def test_sums_are_in_order_of_cells_of_any_size() -> None:
     expected = Counter(zip(cells.tolist(), slots.tolist(), strict=True))
     rows = zip(summed.cells.tolist(), summed.slots.tolist(), summed.counts.tolist(), strict=True)
     assert list(rows) == [(*row, count) for row, count in sorted(expected.items())]
+
+
+def test_the_wait_is_of_the_later_class_though_young_panes_lack_labels() -> None:
+    """Of each hour of ten days, what has come by now is known: long delays of old hours alone."""
+    rng = np.random.default_rng(8)
+    hour_us, means_us = 3_600_000_000, (2 * 3_600_000_000, 16 * 3_600_000_000)
+    panes = []
+    for age in range(240):
+        counts = DelayCounts("probability")
+        for label, size in ((False, 40), (True, 10)):
+            delays = rng.exponential(means_us[label], size).astype(np.int64)
+            came = delays[delays < (age + rng.random(size)) * hour_us]
+            kinds = np.full(came.size, Effect.LABELLED_NEGATIVE + label, dtype=np.uint8)
+            counts.add(kinds, rng.random(came.size), came)
+        panes.append((age * hour_us, counts.parts))
+    true_us = -np.log(0.1) * means_us[True]
+    assert 0.9 * true_us < DelayRows.wait_us(panes, 0.9) < 1.2 * true_us
+    assert DelayRows.wait_us(panes[:9], 0.9) < true_us  # nothing older is known yet
+    assert DelayRows.wait_us(panes[:0], 0.9) == 0
+    assert DelayRows.wait_us([(hour_us, ())], 0.9) == 0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from streameval.statistics import BaseSpan, Evidence, NoBase, Pane, choose_base
+from streameval.statistics import BaseSpan, DelayRows, Evidence, NoBase, Pane, choose_base
+from streameval_server._state.ids.join_table import join_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from streameval_server._state.views import FrozenStream, PaneView
 
 MATURE_SHARE: Final = 0.9
-"""The share of labels after which what is missing is not waited for."""
+"""The share of each class's labels after which what is missing is not waited for."""
 MAX_SEGMENTS: Final = 32
 """The most segments that are watched: those with the most cases when the base is frozen."""
 _STEPS_AT_A_TIME: Final = 4
@@ -21,11 +22,18 @@ MIN_ACCEPTED: Final = 100
 """Positives, and negatives, of a base that was accepted."""
 
 
-def maturity_us(counts: FrozenStream, settings: StreamSettings) -> int:
-    """Return how long after its end a time has the labels that count. O(buckets)."""
-    _, coverage = counts.all_time[0]
-    typical_us = coverage.delays.quantiles_us([MATURE_SHARE])
-    return min(int(typical_us[0]), settings.label_ttl_us) if typical_us else 0
+def maturity_us(counts: FrozenStream, settings: StreamSettings, now_us: int) -> int:
+    """Return how long after its end a time has the labels that count. O(rows of delays).
+
+    The later class decides: a step with all of one class and half of the other has another
+    prevalence than the base. Panes of twice the time that labels may take tell of it.
+    """
+    joins = join_settings(settings)
+    most_us = joins.ttl_us + joins.bucket_us
+    held = () if counts.delays is None else counts.delays.panes
+    ages = ((now_us - each.end_us, each.parts) for each in held)
+    recent = [each for each in ages if each[0] <= 2 * most_us]
+    return min(DelayRows.wait_us(recent, MATURE_SHARE), most_us)
 
 
 def begin(

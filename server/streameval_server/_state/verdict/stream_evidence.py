@@ -79,8 +79,9 @@ class _Kept:
         Why there is none.
     begun_us, quiet_us : int
         When late rows began to come, and until when what is due waits for more; 0 afterwards.
-    maturity_us : int
-        How long after its end a step has the labels that count.
+    maturity_us, measured_us : int
+        How long after its end a step has the labels that count, and when that was measured last:
+        once an hour, because it reads all delays.
     next_us, over_us : int
         When the next step begins and ends; `next_us` is 0 without a base.
     from_us : int
@@ -99,6 +100,7 @@ class _Kept:
     begun_us: int = 0
     quiet_us: int = 0
     maturity_us: int = 0
+    measured_us: int = 0
     next_us: int = 0
     over_us: int = 0
     from_us: int = 0
@@ -206,6 +208,7 @@ class StreamEvidence(Observer):
     def reconfigure(self, settings: StreamSettings) -> None:
         """Take other settings."""
         self._settings = settings
+        self._kept.measured_us = 0
 
     # -- time
 
@@ -228,7 +231,9 @@ class StreamEvidence(Observer):
     def pass_time(self, now_us: int, frozen: Callable[[], FrozenStream]) -> int:
         """Choose the base, or observe what is mature."""
         counts, kept, watched_us = frozen(), self._kept, self._watched_us
-        kept.maturity_us = maturity_us(counts, self._settings)
+        if now_us >= kept.measured_us + _HOUR_US:
+            kept.maturity_us = maturity_us(counts, self._settings, now_us)
+            kept.measured_us = now_us
         self.revision, self._view = self._usage.revision, None
         kept.begun_us = kept.quiet_us = 0  # what is due has waited for them
         if watched_us not in (None, kept.declared_us):

@@ -13,7 +13,7 @@ from streameval_server._core.engine import Engine
 from streameval_server._core.entries import Entry
 from streameval_server._log.checkpoint import LazyParts
 from streameval_server._log.rows import Kind
-from streameval_server._model.row_kinds import CaseRows
+from streameval_server._model.row_kinds import CaseRows, LabelRows, PredictionRows
 from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._model.verdict_change import VerdictChange
 from streameval_server._state.stream_file import StreamFile
@@ -97,6 +97,46 @@ def test_a_fall_is_called_live_and_in_history() -> None:
         called_us = evidence.last_called_us("auc_roc_worse", "ranking_worse")
         assert START_US + 9 * DAY_US < called_us <= START_US + 12 * DAY_US
         assert max(evidence.segment_values(), key=evidence.segment_values().get) == "country=IT"
+
+
+def by_id(waits_us: tuple[int, int | None], settings: StreamSettings) -> list[Entry]:
+    """Return twelve days of a healthy stream whose classes are labelled after their waits."""
+    rng = np.random.default_rng(3)
+    log = [Entry(1, START_US, Kind.CREATE_STREAM, "s", "", 0, 0, None, settings)]
+    labels = np.arange(24 * 12 * 40).reshape(-1, 40) % 12 == 0
+    for hour, here in enumerate(labels):
+        at_us = START_US + (hour + 1) * HOUR_US
+        scores = 1 / (1 + np.exp(-2.0 * here - rng.normal(size=here.size)))
+        ids = [b"%d-%d" % (hour, place) for place in range(here.size)]
+        rows = [PredictionRows(ids, scores, len(ids), len(ids), at_us - HOUR_US)]
+        for label, wait_us in enumerate(waits_us):
+            if wait_us is not None and hour * HOUR_US >= wait_us:
+                then = hour - wait_us // HOUR_US
+                late = [b"%d-%d" % (then, place) for place in np.flatnonzero(labels[then] == label)]
+                rows.append(LabelRows(late, np.full(len(late), label > 0), len(late), len(late)))
+        for each in rows:
+            log.append(Entry(len(log) + 1, at_us, Kind.BATCH, "s", "", 0, 0, each))
+    return log
+
+
+@pytest.mark.parametrize(
+    ("waits_us", "settings", "wait_us"),
+    [
+        ((HOUR_US, 20 * HOUR_US), StreamSettings(), 20 * HOUR_US),
+        # A prediction without a label is a negative case once it expires.
+        ((None, HOUR_US), StreamSettings(label_ttl_us=DAY_US, expired="negative"), DAY_US),
+    ],
+)
+def test_a_step_waits_for_the_class_that_is_labelled_later(
+    waits_us: tuple[int, int | None], settings: StreamSettings, wait_us: int
+) -> None:
+    """Positives are few, so nine tenths of all labels are in without any of theirs."""
+    log = by_id(waits_us, settings)
+    evidence = decode_evidence(evidence_of(engine_of(log)).data)
+    assert evidence.mean_of("prevalence") == pytest.approx(1 / 12)
+    assert evidence.called_us.max() < 0
+    waited_us = log[-1].received_us - evidence.next_us
+    assert wait_us <= waited_us <= 1.2 * wait_us + 2 * HOUR_US
 
 
 def restored(engine: Engine) -> Engine:
