@@ -53,6 +53,12 @@ _HOUR_US: Final = 3_600 * _SECOND_US
 _DAY_US: Final = 24 * _HOUR_US
 _WEEK_US: Final = 7 * _DAY_US
 
+_EARLY: Final = "its first week is not over yet"
+_LOADING: Final = (
+    "rows dated earlier are still coming; it looks again when none has come for ten seconds, "
+    "or after ten minutes"
+)
+
 _BYTES: Final = 1_024
 """Memory besides the bytes of the evidence, which is at rest between its steps."""
 
@@ -176,14 +182,15 @@ class StreamEvidence(Observer):
                 kept.begun_us = received_us
             kept.quiet_us = min(received_us + _SETTLE_US, kept.begun_us + _MAX_SETTLE_US)
         if not self._data:
-            self._expect_base(first_us // _DAY_US * _DAY_US, is_late=is_late)
+            self._expect_base(first_us // _DAY_US * _DAY_US, received_us, is_late=is_late)
 
-    def _expect_base(self, day_us: int, *, is_late: bool) -> None:
+    def _expect_base(self, day_us: int, now_us: int, *, is_late: bool) -> None:
         """Learn of a day with rows, before there is a base."""
         kept, self._view = self._kept, None
         if not kept.first_us or day_us < kept.first_us:
             kept.first_us = max(day_us, 1)
-            kept.again_us, kept.reason = day_us + _WEEK_US, "its first week is not over yet"
+            kept.again_us = day_us + _WEEK_US
+            kept.reason = _EARLY if now_us < kept.again_us else _LOADING
         elif not kept.again_us or (is_late and kept.tried_us):
             soon_us = kept.tried_us + _HOUR_US
             kept.again_us = min(kept.again_us or soon_us, soon_us)
@@ -192,7 +199,7 @@ class StreamEvidence(Observer):
         """Learn of the panes of a state that was saved without evidence; else change nothing."""
         if not self._kept.first_us:
             self._kept.newest_us = last_us
-            self._expect_base(first_us // _DAY_US * _DAY_US, is_late=True)
+            self._expect_base(first_us // _DAY_US * _DAY_US, first_us, is_late=True)
 
     def change(self, change: VerdictChange, received_us: int) -> None:
         """Take what was told, or what is accepted as normal."""

@@ -99,6 +99,18 @@ def test_a_fall_is_called_live_and_in_history() -> None:
         assert max(evidence.segment_values(), key=evidence.segment_values().get) == "country=IT"
 
 
+def test_a_history_that_is_being_loaded_says_so() -> None:
+    """Its first week may be long over: what it waits for is the rest of it."""
+    log = history(12)
+    engine = engine_of(log[:-1])
+    assert "earlier are still coming" in evidence_of(engine).reason
+    engine.apply(log[-1:])
+    assert not evidence_of(engine).reason
+    log = history(3)
+    for entries in (log[:-1], log):
+        assert evidence_of(engine_of(entries)).reason == "its first week is not over yet"
+
+
 def by_id(waits_us: tuple[int, int | None], settings: StreamSettings) -> list[Entry]:
     """Return twelve days of a healthy stream whose classes are labelled after their waits."""
     rng = np.random.default_rng(3)
