@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.keywords import by_keyword
+from streameval._common.values import optional_real
 from streameval._counts.cluster_keys import check_cluster
 from streameval._counts.columns import check_count, check_label, check_score
 from streameval._counts.weight_columns import check_unit, check_weights_allowed
@@ -32,8 +33,8 @@ from streameval._time.times import (
 )
 from streameval._time.window import PaneState, Window, newest_panes
 from streameval._time.window_cache import WindowCache
-from streameval._verdict.decide import Question, checked_margin
-from streameval._verdict.replay import verdict_of
+from streameval._verdict.decide import Question, check_costs_known, checked_margin
+from streameval._verdict.replay import checked_segments, verdict_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -537,7 +538,8 @@ class WindowedEvaluator:
         Raises
         ------
         InvalidInputError
-            For a base with a change in it, or with fewer than 30 cases of a class; for weights.
+            For a base with a change in it, or with fewer than 30 cases of a class; for weights;
+            for segments in another shape or with other panes, and costs without a threshold.
 
         Notes
         -----
@@ -551,18 +553,20 @@ class WindowedEvaluator:
         >>> ev.verdict().quality
         'immature'
         """
+        check_costs_known(threshold, cost_fp, cost_fn)
         asked = Question(
             self._panes.now_us if at is None else to_us(at),
-            threshold=threshold,
+            threshold=optional_real(threshold, "threshold"),
             cost_fp=cost_fp,
             cost_fn=cost_fn,
             margin=checked_margin(margin),
         )
-        of_segments = {
-            key: {value: each._view() for value, each in values.items()}
-            for key, values in (segments or {}).items()
-        }
+        of_segments = checked_segments(self._panes, {} if segments is None else segments)
         wait_us = span_us(label_wait, field="label_wait") if label_wait else 0
+        if wait_us > self._panes.retention_us:
+            longest = timedelta(microseconds=self._panes.retention_us)
+            message = f"label_wait must be at most the retention, {longest}, got {label_wait}"
+            raise InvalidInputError(message, field="label_wait")
         return verdict_of(self._panes, of_segments, base, asked, wait_us)
 
     def merge(self, other: WindowedEvaluator) -> None:

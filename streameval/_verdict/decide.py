@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import real, shown
@@ -321,6 +321,16 @@ def _doubts(
         evidence.levels.sums("order"), call.change, base_start_us=evidence.base.start_us
     )
     return tuple(found[:MAX_DOUBTS])
+
+
+def check_costs_known(threshold: float | None, cost_fp: Any, cost_fn: Any) -> None:
+    """Refuse costs of which the expected cost cannot be computed."""
+    given = {"threshold": threshold, "cost_fp": cost_fp, "cost_fn": cost_fn}
+    missing = [name for name, value in given.items() if value is None]
+    if missing and missing != ["cost_fp", "cost_fn"] and len(missing) < len(given):
+        field = next(name for name in ("cost_fp", "cost_fn") if name not in missing)
+        message = f"{field} needs {' and '.join(missing)} for the expected cost: pass all three"
+        raise InvalidInputError(message, field=field)
 
 
 def checked_margin(margin: float) -> float:

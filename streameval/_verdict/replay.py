@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.values import shown
+from streameval._counts.merge import merge_states
 from streameval._time.times import to_us
 from streameval._verdict.base import BaseSpan, NoBase, choose_base
 from streameval._verdict.base_changes import changes_in, minute_words, within
@@ -13,13 +17,13 @@ from streameval._verdict.evidence import Evidence
 from streameval._verdict.evidence_base import Pane
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from streameval._counts.state import State
     from streameval._time.evaluator_panes import EvaluatorPanes
     from streameval._verdict.verdict import Verdict
 
-    Segments = Mapping[str, Mapping[str, EvaluatorPanes]]
+    Segments = Mapping[str, EvaluatorPanes]
 
 
 class Replayed(NamedTuple):
@@ -41,34 +45,71 @@ def verdict_of(
     Parameters
     ----------
     kept : EvaluatorPanes
-    segments : mapping of key to value to EvaluatorPanes
-        With the same panes.
+    segments : mapping of "key=value" to EvaluatorPanes
+        From `checked_segments`.
     base : (datetime, datetime) or None
     asked : Question
         Its row, base and time to look again are filled in.
     label_wait_us : int
     """
     panes = joined_panes(kept, segments, asked.at_us)
-    replayed = replay(panes, kept.pane_us, base, asked.at_us - label_wait_us)
+    replayed = replay(panes, kept.pane_us, base, asked.at_us, label_wait_us)
     if replayed.no_base is not None:
-        again_us = replayed.no_base.again_us
-        asked = asked._replace(
-            no_base=replayed.no_base.reason,
-            again_us=None if again_us is None else again_us + label_wait_us,
-        )
+        reason, again_us = replayed.no_base
+        asked = asked._replace(no_base=reason, again_us=again_us)
     rows = [each.end_us for each in panes if each.state.total]
     last_us = max(rows, default=-1)
     return decide(replayed.evidence, panes, asked._replace(last_row_us=min(last_us, asked.at_us)))
 
 
+def checked_segments(kept: EvaluatorPanes, segments: Any) -> dict[str, EvaluatorPanes]:
+    """Return the panes of each segment by "key=value", or refuse what is not segments."""
+    found = {}
+    for key, values in _items(segments, "country", "IT").items():
+        for value, each in _items(values, *str(key).partition("=")[::2]).items():
+            panes = each._view() if hasattr(each, "_view") else None
+            if not isinstance(panes, type(kept)):
+                _refuse(f"an evaluator by value, got {shown(each)} at {value!r}", key, value)
+            if panes.tiers != kept.tiers:
+                message = (
+                    f"segments must have this evaluator's pane and retention, {key}={value} has "
+                    f"{_span(panes)} instead of {_span(kept)}; make it with the same ones"
+                )
+                raise InvalidInputError(message, field="segments")
+            found[f"{key}={value}"] = panes
+    return found
+
+
+def _items(value: Any, key: str, name: str) -> Mapping[Any, Any]:
+    if not isinstance(value, Mapping):
+        _refuse(f"evaluators by key, then by value, got {shown(value)}", key, name or "IT")
+    return value
+
+
+def _refuse(what: str, key: Any, value: Any) -> NoReturn:
+    message = f'segments must hold {what}; write segments={{"{key}": {{"{value}": evaluator}}}}'
+    raise InvalidInputError(message, field="segments")
+
+
+def _span(panes: EvaluatorPanes) -> str:
+    return (
+        f"{timedelta(microseconds=panes.pane_us)} and {timedelta(microseconds=panes.retention_us)}"
+    )
+
+
 def replay(
-    panes: Sequence[Pane], pane_us: int, base: tuple[Any, Any] | None, mature_us: int
+    panes: Sequence[Pane],
+    pane_us: int,
+    base: tuple[Any, Any] | None,
+    at_us: int,
+    label_wait_us: int,
 ) -> Replayed:
     """Return the evidence of panes up to a time, as if they had been observed live."""
+    mature_us = at_us - label_wait_us
     counted = [(each.start_us, each.end_us, each.state) for each in panes]
     span: BaseSpan | NoBase
     if base is None:
-        span = choose_base(counted, mature_us, 0)
+        span = choose_base(counted, at_us, label_wait_us)
     else:
         span = _declared(counted, base, mature_us)
     if isinstance(span, NoBase):
@@ -83,17 +124,21 @@ def replay(
 
 def joined_panes(kept: EvaluatorPanes, segments: Segments, at_us: int) -> list[Pane]:
     """Return the panes that are over at a time, each with its segments. O(panes x segments)."""
-    parts: dict[int, dict[str, State]] = {}
-    for key, values in segments.items():
-        for value, of_value in values.items():
-            for pane in of_value:
-                parts.setdefault(pane.start_us, {})[f"{key}={value}"] = pane.content._view()
+    parts: dict[int, dict[str, list[State]]] = {}
+    for name, of_value in segments.items():
+        for pane in of_value:
+            # A segment without newer rows still has finer panes than the whole.
+            here = parts.setdefault(kept.grid.start_of(pane.start_us), {})
+            here.setdefault(name, []).append(pane.content._view())
     return [
         Pane(
             pane.start_us,
             pane.end_us,
             pane.content._view(),
-            segments=parts.get(pane.start_us, {}),
+            segments={
+                name: merge_states(states, revision=0)
+                for name, states in parts.get(pane.start_us, {}).items()
+            },
         )
         for pane in kept
         if pane.end_us <= at_us
@@ -118,7 +163,10 @@ def _declared(
         message = f"base has a change in it: {changes[0]}; take a time before or after it"
         raise InvalidInputError(message, field="base")
     if not inside:
-        message = f"base must have labelled cases, there are none from {start} to {end}"
+        message = (
+            f"base must hold whole panes with labelled cases, there are none from {start} to "
+            f"{end}; panes are of an hour after 3 hours and of a day after a week"
+        )
         raise InvalidInputError(message, field="base")
     return BaseSpan.of((start_us, end_us), [state for *_, state in inside])
 
