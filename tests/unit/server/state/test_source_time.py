@@ -5,12 +5,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from copy import copy
-from itertools import islice
+from itertools import islice, pairwise
 
 import pytest
 
-from streameval._common.arrays import FloatArray
-from streameval.statistics import decode_evidence, encode_evidence
+from streameval import Evaluator
+from streameval.statistics import BaseSpan, Evidence, Pane, encode_evidence
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import pair_pb2, stream_pb2
 from streameval_server import Limits
@@ -82,17 +82,41 @@ def state(core: ServerCore) -> dict[str, bytes]:
     return {name: data for name, data in found.items() if name.split("/")[0] != STREAM_PART}
 
 
-def take_errors(parts: dict[str, bytes]) -> FloatArray:
-    """Return a base's standard errors; take them and what follows from them out of the parts."""
+def take_evidence(parts: dict[str, bytes]) -> bytes:
+    """Take the evidence out of the parts, and return it."""
     data = parts["verdict/0/s"]
-    (length,) = struct.unpack_from("<I", data)
-    begins = 4 + length
-    evidence = decode_evidence(data[begins:])
-    errors = evidence.frozen.errors.copy()
-    for each in (evidence.frozen.errors, evidence.frozen.thetas, evidence.processes.fine):
-        each[...] = 0
-    parts["verdict/0/s"] = data[:begins] + encode_evidence(evidence)
-    return errors
+    begins = 4 + struct.unpack_from("<I", data)[0]
+    parts["verdict/0/s"] = data[:begins]
+    return data[begins:]
+
+
+def evidence_by(days: int) -> bytes:
+    """Return the evidence of `history` by the library, of a base of three weeks.
+
+    Its first days are in panes of a day, what follows in panes of an hour.
+    """
+    labelled = [hour for hour in range(28 * 24) if (hour + 1) % 5 or (hour + 1) % 7 == 3]
+    first_us = (NOW - 28 * DAY) // DAY * DAY
+    edges = [*range(first_us, first_us + days * DAY, DAY)]
+    edges += [*range(first_us + days * DAY, NOW, HOUR)]
+    panes = []
+    for start_us, end_us in pairwise([*edges, NOW]):
+        hours = [
+            hour
+            for hour in range(28 * 24)
+            if start_us <= NOW - 28 * DAY + hour * HOUR + HOUR // 2 < end_us
+        ]
+        rows = Evaluator(resolution=12, max_cells=1 << 14)
+        for hour in hours:
+            if hour in labelled:
+                rows.add_case(hour % 3 == 0, hour % 97 / 97)
+        panes.append(Pane(start_us, end_us, rows._view(), len(hours)))
+    end_us = first_us + 21 * DAY
+    inside = [each for each in panes if each.end_us <= end_us]
+    base = BaseSpan.of((first_us, end_us), [each.state for each in inside])
+    evidence = Evidence.begin(base, inside, 60 * SECOND)
+    evidence.observe([each for each in panes if each.start_us >= end_us], NOW - HOUR)
+    return encode_evidence(evidence)
 
 
 def counts(core: ServerCore) -> object:
@@ -104,11 +128,11 @@ def counts(core: ServerCore) -> object:
 
 @pytest.mark.slow
 def test_a_refill_of_28_days_is_what_was_live() -> None:
-    """To the byte: counts, panes, delays, the ids that still wait, and what evidence observed.
+    """To the byte: counts, panes, delays, the ids that still wait, and evidence.
 
     A base has standard errors of how its panes vary. Live, its last week is in panes of an
-    hour when it is frozen, refilled in panes of a day. So these errors are compared apart, and
-    the thetas that follow from them and what the bets have won are left out.
+    hour when it is frozen, refilled in panes of a day: evidence is what the
+    library makes of them.
     """
     live, refilled = started(), started()
     for at, batch in history():
@@ -121,9 +145,9 @@ def test_a_refill_of_28_days_is_what_was_live() -> None:
         core.applier.finish()
     assert counts(refilled) == counts(live)
     found, expected = state(refilled), state(live)
-    by_day, by_hour = take_errors(found), take_errors(expected)
+    for parts, days in ((found, 21), (expected, 14)):
+        assert take_evidence(parts) == evidence_by(days)
     assert found == expected
-    assert by_day == pytest.approx(by_hour, rel=0.25)
     coverage = refilled.engine.view("s").whole.coverage
     assert coverage.counts.expired > 80
     assert coverage.delays.quantiles_us([0.01, 0.99]) == pytest.approx([HOUR, HOUR], rel=0.01)
