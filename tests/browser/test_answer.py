@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
+import numpy as np
 import pytest
 
 from streameval.client import Client
@@ -27,7 +28,18 @@ if TYPE_CHECKING:
 FELL = "fraud/fell"
 LATE = "late/v1"
 WEEK = timedelta(days=7)
-INTERNAL = re.compile(r"mature_after|panes?\b|\bbits\b|[Rr]evision|_|ALARM|undefined|NaN")
+INTERNAL = re.compile(r"mature_after|panes?\b|\bbits\b|[Rr]evision|_|placement|ALARM|undefined|NaN")
+
+BASE = """(plot) => {
+    const middle = ({ top, bottom }) => (top + bottom) / 2;
+    const box = (selector) => plot.querySelector(selector).getBoundingClientRect();
+    const ticks = [...plot.querySelectorAll("svg text")]
+        .filter((each) => /^[0-9.]+$/.test(each.textContent))
+        .map((each) => [Number(each.textContent), middle(each.getBoundingClientRect())]);
+    const band = box("path[fill-opacity='0.16']");
+    return [ticks, band.top, middle(box("path[stroke-dasharray='2,3']")), band.bottom];
+}"""
+"""The ticks of a time chart with their heights; where the base has its limits and its value."""
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +94,29 @@ def test_the_verdict_is_the_servers(fallen: Served, page: Page) -> None:
     expect(box.locator(".info-text")).to_contain_text(positives)
     page.get_by_role("button", name="Show the alarms").click()
     expect(page.locator("#alarms-title")).to_be_focused()
+    expect(page.locator("#alarms-title")).to_be_in_viewport()
     page.goto(fallen.url(f"stream/{FELL}?segment=country:FR"))
     expect(box.locator(".sentence")).to_have_text(f"Whole stream: {known['sentence']}")
+
+
+@pytest.mark.parametrize(
+    "name", ["wait/labels", "one/negative", "one/positive", "old/data", "new/empty", LATE]
+)
+def test_a_stream_that_did_not_fall_says_so(
+    served: Served, late: Served, page: Page, name: str
+) -> None:
+    """No labels, one class, no case, no change: the server's words, without internal names."""
+    server = late if name == LATE else served
+    page.goto(server.url(f"stream/{name}?window=all"))
+    known = asked(server, name)
+    box = page.get_by_role("region", name="Verdict")
+    expect(box.locator(".sentence")).to_have_text(known["sentence"])
+    if name == LATE:
+        assert known["quality"] in {"VERDICT_QUALITY_STEADY", "VERDICT_QUALITY_UNSURE"}
+    else:
+        expect(box.locator(".state-chip").first).to_have_text("too early")
+    assert not INTERNAL.search(box.inner_text()), box.inner_text()
+    expect(page.get_by_role("button", name="Show the alarms")).to_be_hidden()
 
 
 def test_the_chart_has_the_change(fallen: Served, page: Page) -> None:
@@ -100,6 +133,11 @@ def test_the_chart_has_the_change(fallen: Served, page: Page) -> None:
     drawn = page.locator("#timeline-plot svg")
     expect(drawn).to_contain_text(re.compile(f"since (.*, )?{since:%H:%M}"))
     expect(drawn).to_contain_text("base: ")
+    ticks, *heights = page.locator("#timeline-plot").evaluate(BASE)
+    scale = np.polyfit(*zip(*ticks, strict=True), 1)
+    base = known["figures"][0]["before"]
+    expected = np.polyval(scale, [base[name] for name in ("upper", "estimate", "lower")])
+    assert heights == pytest.approx(expected, abs=0.75)
 
 
 def test_what_is_now_is_accepted_as_normal(
