@@ -101,6 +101,12 @@ def test_comparisons_are_the_servers(
     assert known.complement == (
         f"without {names[0]}" in page.locator("#result .note").text_content()
     )
+    if metric != "auc_roc" and not are_streams:
+        roc = known.auc_roc
+        expect(page.locator("#result .note")).to_contain_text(
+            f"AUC-ROC, at any prevalence: {figure(roc.a.value)} against {figure(roc.b.value)}, "
+            f"{signed(roc.difference.value)} ("
+        )
     for card in ("pr", "roc"):
         expect(page.locator(f"#{card}-plot svg path").nth(5)).to_be_attached()
         # Both curves of B have all its cases; only the figure excludes A.

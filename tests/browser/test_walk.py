@@ -64,6 +64,11 @@ def test_the_model_the_hour_and_the_segment(page: Page, history: Served) -> None
     since = now.replace(hour=int(hour[1]), minute=int(hour[2]), second=0, microsecond=0)
     since -= timedelta(days=since > now)
     assert abs(now - timedelta(hours=5) - since) < timedelta(hours=2.5)
+    opened = [each for each in history.client.stream_alarms(FALLEN).alarms if each.is_open]
+    assert min(abs(now - timedelta(hours=5) - each.since) for each in opened) < timedelta(hours=2)
+    for each in opened:
+        article = page.get_by_label(f"Alarm {each.number}", exact=True)
+        expect(article).to_contain_text(re.compile(f"since about (.*, )?{each.since:%H:%M}"))
 
     plot = page.locator("#timeline-plot")
     expect(plot.locator("svg path").first).to_be_attached()

@@ -386,7 +386,7 @@ def test_a_reference_that_depends_on_itself_over_hours_is_told(client: Client) -
     start, rng = now - timedelta(days=8), np.random.default_rng(5)
     for name, noise in (("slow/v1", 1.5), ("even/v1", 0.0)):
         client.create_stream(name, threshold=0.6, scale="probability")
-        apart = 2.0
+        apart = 2.0  # a memory of ten hours: one of a day looks like a change, and is refused
         for hour in range(7 * 24):
             apart = 2 + 0.9 * (apart - 2) + 0.44 * noise * rng.normal()
             labels = rng.random(60) < 0.3
@@ -402,4 +402,5 @@ def test_a_reference_that_depends_on_itself_over_hours_is_told(client: Client) -
     assert even.warnings == ()
     told = slow.warnings[-1]  # rows of one hour depend on one another too
     assert "depend on one another over hours" in told
+    assert "of batches of 24 hours" in told
     assert told in slow.to_dict()["warnings"]

@@ -82,7 +82,8 @@ def test_the_page_of_the_demo(
         sync_api.expect(link).to_be_visible(timeout=60_000)
         report("product owner, the streams on the page of the demo", newcomer.minutes())
         page.goto(f"{demo[3]}/#/stream/fraud%2Fv3?window=7d")
-        sync_api.expect(page.locator("#more-auc_pr")).to_contain_text(re.compile(r"0\.\d{3} to"))
+        limits = re.compile(r"0\.\d{3} to 0\.\d{3}")
+        sync_api.expect(page.locator("#more-auc_pr")).to_contain_text(limits)
         # Rows have come since the figure was printed.
         shown = float(page.locator("#figure-auc_pr").inner_text())
         assert abs(shown - float(demo[1])) <= 0.0015

@@ -62,8 +62,10 @@ def test_a_label_that_is_neither_class_is_refused(column, shown, index):
     with pytest.raises(InvalidInputError) as caught:
         check_labels(column)
     assert str(caught.value).startswith("label must be True, False, 1 or 0, got ")
-    assert f"at index {index}" in str(caught.value)
-    assert shown in str(caught.value)
+    said, _, advice = str(caught.value).partition("; declare the positive class: ")
+    assert said.endswith(f"at index {index}")
+    assert advice in {"", f"positive={shown}, if it is this one"}
+    assert shown in said
     assert (caught.value.field, caught.value.index) == ("labels", index)
 
 
