@@ -8,11 +8,14 @@ that.
 What grows with time grows with the page's timers: those that draw, look for silence and wait
 before they connect again. The second test is an hour of them by the page's clock, which is moved
 on between answers.
+
+The browser compiles nothing here: machine code, which V8 makes of a function once it has run often
+enough, is counted in the heap. It grew by 0.9 MB from minute 10 to 58 where the page's own objects
+grew by 0.02 MB.
 """
 
 from __future__ import annotations
 
-import statistics
 import time
 from typing import TYPE_CHECKING
 
@@ -26,10 +29,10 @@ from streameval_server.testing import running_service
 from .conftest import expect, scored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from playwright.sync_api import CDPSession, Page
+    from playwright.sync_api import Browser, CDPSession, Page
 
 pytestmark = pytest.mark.nightly
 
@@ -39,6 +42,17 @@ SECONDS = 90.0
 SAMPLES = 5
 MAX_GROWTH = 1.15
 """Of the heap and of the elements, from half way to the end."""
+
+
+@pytest.fixture(scope="module")
+def browser(require: Callable, chromium: str) -> Iterator[Browser]:
+    """Return Chromium whose heap has the page's objects, and no machine code."""
+    with require("playwright.sync_api").sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox", "--js-flags=--jitless"]
+        )
+        yield browser
+        browser.close()
 
 
 def live(session: CDPSession) -> dict[str, float]:
@@ -52,6 +66,11 @@ def live(session: CDPSession) -> dict[str, float]:
         "nodes": counts["nodes"],
         "listeners": counts["jsEventListeners"],
     }
+
+
+def least(found: list[dict[str, float]]) -> dict[str, float]:
+    """Return the least of each: a chart that is being drawn takes memory for a moment."""
+    return {name: min(each[name] for each in found) for name in found[0]}
 
 
 def feed(client: Client, page: Page, seconds: float) -> int:
@@ -97,8 +116,7 @@ def test_memory_is_flat_and_the_page_reconnects(
                 changes += feed(client, page, SECONDS / 2 / SAMPLES)
                 found.append(live(session))
             assert changes > SECONDS
-            # The least of some: a chart that is being drawn takes memory for a moment.
-            measured.append({name: min(each[name] for each in found) for name in found[0]})
+            measured.append(least(found))
         expect(page.locator("#banner")).to_contain_text("The connection to the server is lost")
     for name, before in measured[0].items():
         assert measured[-1][name] <= MAX_GROWTH * before, f"{name}: {measured}"
@@ -110,7 +128,10 @@ STEP_S = 20
 MINUTE = 60 // STEP_S
 AWAY_S = 300
 EARLY, LATE = range(10, 21, 2), range(50, 61, 2)
-"""The minutes whose medians are compared."""
+"""The minutes whose least are compared."""
+
+MAX_HEAP_GROWTH = 1.05
+"""Of the heap: what is drawn in that hour has the same size."""
 
 
 @pytest.mark.timeout(900)
@@ -169,9 +190,7 @@ def test_an_hour_by_the_clock_of_the_page(
         known = client.stream(NAME).snapshot().num_cases
         expect(page.locator("#figure-counts")).to_have_text(f"{known:,}")
         expect(page.locator("#connection")).to_have_text("Live")
-    for name in ("heap", "nodes", "listeners"):
-        early, late = (
-            statistics.median(measured[minute][name] for minute in minutes)
-            for minutes in (EARLY, LATE)
-        )
-        assert late <= MAX_GROWTH * early, f"{name}: {measured}"
+    early, late = (least([measured[minute] for minute in minutes]) for minutes in (EARLY, LATE))
+    for name, before in early.items():
+        most = MAX_HEAP_GROWTH if name == "heap" else MAX_GROWTH
+        assert late[name] <= most * before, f"{name}: {measured}"
