@@ -1,4 +1,4 @@
-"""Effect of each buffer and each cache of docs/architecture.md: times with and without it.
+"""Effect of each buffer and each cache of docs/buffers-and-caches.md: times with and without it.
 
     python bench/ablation.py [--rounds 5] [--seconds 1] [--only PART_OF_A_NAME ...]
 

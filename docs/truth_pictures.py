@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/truth.md from what the library computes.
+"""Draw the pictures of the pages on labels, clusters and weights from what the library computes.
 
 ``python docs/truth_pictures.py`` writes them to docs/images/ and prints the numbers that
 the page quotes, which are also the description inside each picture. Seeds are fixed: the

@@ -270,7 +270,7 @@ class Evaluator(EvaluatorQueries, HasSnapshot):
 
         Notes
         -----
-        With weights every metric reads their sums (docs/truth.md), and an evaluator keeps
+        With weights every metric reads their sums (docs/weights.md), and an evaluator keeps
         40 B for each distinct score of a class. Weights that are all 1 are none. Where
         clusters are declared, weights are refused.
 

@@ -1,7 +1,7 @@
 """What a name, an id and a value may be, and how an error says what is wrong with one.
 
 With `streameval.wire`, `streameval.statistics` and `streameval.kernel` it is all that the server
-takes from the library besides the public classes: see "The seam" in docs/architecture.md. Names
+takes from the library besides the public classes: see "The seam" in docs/packages.md. Names
 are imported when they are first used.
 
 - Names: ``..._problem`` return what is wrong with a name or an id, or None; without a limit,

@@ -1,6 +1,6 @@
 """Counts, panes and the joiner of ids: what the server keeps of a stream.
 
-A part of the seam between server and library (docs/architecture.md). Names are imported when
+A part of the seam between server and library (docs/packages.md). Names are imported when
 they are first used.
 """
 

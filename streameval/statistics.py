@@ -1,6 +1,6 @@
 """Metrics by name, intervals, comparisons, detectors and projections, as the server computes them.
 
-A part of the seam between server and library (docs/architecture.md). Names are imported when
+A part of the seam between server and library (docs/packages.md). Names are imported when
 they are first used.
 
 - Metrics: `BY_NAME` has the row of each, which says where it is shown (`Place`) and how it is

@@ -1,6 +1,6 @@
 """Rows as messages: the columns of a batch, encoded by clients and decoded by the server.
 
-A part of the seam between server and library (docs/architecture.md). A `RowReader` accepts every
+A part of the seam between server and library (docs/packages.md). A `RowReader` accepts every
 form of the contract and checks that columns fit together: the `field` of an `InvalidInputError`
 is the path inside the message. Cost: O(rows), a few nanoseconds a value. Names are imported when
 they are first used.

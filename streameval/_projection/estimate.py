@@ -10,7 +10,7 @@ them.
 
 A share of positives in each single cell, shrunk to its band's share, does worse: it ties
 cases that the score ranks. Where labels of positives are late its AP had a bias of -0.19,
-and the AP of this estimate +0.00; docs/truth.md has the table.
+and the AP of this estimate +0.00; docs/evidence-late-labels.md has the table.
 
 The variance is propagated by the gradient of the metric (delta method) from two sources: which
 cases have their labels already, and the delay model.

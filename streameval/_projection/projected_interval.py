@@ -6,7 +6,7 @@ are interpolated between delays that are halved, as they were, and doubled. The 
 where the most likely scale puts it, and reaches, in quadrature, as far as the scale's own
 interval does; the projected value is always inside. In simulations of chargebacks whose delays
 double in the window it holds the final average precision in 0.93 to 0.97 of the windows that are
-answered, and in 0.13 to 0.64 without the scale; docs/truth.md has the table.
+answered, and in 0.13 to 0.64 without the scale; docs/evidence-late-labels.md has the table.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ gradient is 0, and is taken with one case of each class added to each cell.
 
 Of fewer than 20 effective clusters a variance between them is mostly chance, so there are no
 limits. All cases count here: a limit to the clusters of the positives would let pass the samples
-that have by chance no large cluster of them (docs/truth.md).
+that have by chance no large cluster of them (docs/clusters.md).
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ class UncertaintyQueries(BoundsQueries):
         of all errors and of the costlier ones. Calibration error: conservative, of the gaps
         of its bins; the ratio of observed to expected positives: given the scores. Anytime:
         Waudby-Smith et al. (2024).
-        With weights: docs/truth.md. Clusters: the variance between their groups (there);
+        With weights: docs/weights.md. Clusters: the variance between their groups (there);
         O(n) for the n cells of all groups. Where these keep too few bits the reason is
         ``"TOO_COARSE"``, of fewer than 20 effective clusters ``"TOO_FEW_CLUSTERS"``.
 

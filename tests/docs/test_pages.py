@@ -124,7 +124,10 @@ def pytest_commands(page: Path) -> list[str]:
     return re.findall(r"`(pytest [^`]+)`", page.read_text())
 
 
-@pytest.mark.parametrize("command", pytest_commands(ROOT / "docs" / "robustness.md"))
+PROMISES = sorted(ROOT.glob("docs/robustness*.md"))
+
+
+@pytest.mark.parametrize("command", [each for page in PROMISES for each in pytest_commands(page)])
 def test_commands_of_robustness_select_tests(command: str) -> None:
     """Each path of a command exists, and some test in it has one of the words after -k."""
     words = shlex.split(command)[1:]
@@ -148,8 +151,7 @@ def promises(page: Path) -> list[tuple[str, str, str]]:
 
 def test_every_promise_says_where_it_runs() -> None:
     """In `.ci/run`, in `.ci/nightly`, or both; a command with `nightly` tests says so."""
-    page = ROOT / "docs" / "robustness.md"
-    rows = promises(page)
+    rows = [row for page in PROMISES for row in promises(page)]
     assert len(rows) > 60
     for promise, command, where in rows:
         assert re.fullmatch(r"(run|nightly)(: [^;]+)?(; (run|nightly)(: [^;]+)?)?", where), promise

@@ -1,4 +1,4 @@
-"""The pictures of docs/truth.md show what the library computes today.
+"""The pictures of labels, clusters and weights show what the library computes today.
 
 docs/truth_pictures.py writes the numbers of each picture into its description. They are
 computed again here, and the page must quote them as they are.
@@ -18,11 +18,11 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs"
 DESCRIPTION = ".//{http://purl.org/dc/elements/1.1/}description"
 QUOTED = {
-    "labels": (r"(?:now|projected|end) (\d\.\d+(?: \(.*?\))?)", 6),
-    "backtest": (r"(\d+) windows, largest error ([\d.]+)", 2),
-    "clusters": (r": (\d+) of", 2),
+    "labels": ("late-labels.md", r"(?:now|projected|end) (\d\.\d+(?: \(.*?\))?)", 6),
+    "backtest": ("late-labels.md", r"(\d+) windows, largest error ([\d.]+)", 2),
+    "clusters": ("clusters.md", r": (\d+) of", 2),
 }
-"""What the page quotes of each description, and how many values that are."""
+"""The page that quotes each description, what it quotes, and how many values that are."""
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +59,8 @@ def test_a_picture_is_current(pictures: ModuleType, name: str) -> None:
 
 @pytest.mark.parametrize("name", QUOTED)
 def test_the_page_quotes_what_a_picture_shows(name: str) -> None:
-    page = " ".join((DOCS / "truth.md").read_text().split())
-    pattern, number = QUOTED[name]
+    file, pattern, number = QUOTED[name]
+    page = " ".join((DOCS / file).read_text().split())
     quoted = [
         value for found in re.finditer(pattern, description(name)) for value in found.groups()
     ]

@@ -1,7 +1,7 @@
 """Which module may import which: downward only, without circles, through stated seams.
 
 Imports for type checkers count: a type is a dependency too. The order is the one
-that docs/architecture.md explains.
+that docs/packages.md explains.
 """
 
 from __future__ import annotations
