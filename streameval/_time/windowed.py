@@ -9,6 +9,7 @@ hides (`bounds`), and merging sixty panes takes milliseconds.
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from streameval._common.errors import InvalidInputError
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from streameval._common.spans import Span
     from streameval._counts.resolution import Scale
     from streameval._counts.unsorted_cases import UnsortedCases
+    from streameval._projection.projection import Projection
     from streameval._time.panes import Pane
     from streameval._verdict.verdict import Verdict
 
@@ -515,6 +517,7 @@ class WindowedEvaluator:
         cost_fn: float | None = None,
         label_wait: timedelta = timedelta(0),
         margin: float = 0.05,
+        project: Callable[[Window], Projection] | None = None,
     ) -> Verdict:
         """Return what changed since the base, since when, because of whom, and how sure that is.
 
@@ -534,6 +537,9 @@ class WindowedEvaluator:
             How long after its end a pane has the labels that it will have.
         margin : float
             It is steady if a larger fall of AUC-PR is excluded.
+        project : callable, optional
+            `LabelJoiner.projection` of the joiner into this evaluator: where it is too early, the
+            verdict says how many labels are in, and what AUC-PR is projected to be.
 
         Raises
         ------
@@ -567,7 +573,8 @@ class WindowedEvaluator:
             longest = timedelta(microseconds=self._panes.retention_us)
             message = f"label_wait must be at most the retention, {longest}, got {label_wait}"
             raise InvalidInputError(message, field="label_wait")
-        return verdict_of(self._panes, of_segments, base, asked, wait_us)
+        since = None if project is None else partial(self._since, project, asked.at_us)
+        return verdict_of(self._panes, of_segments, base, asked, wait_us, project=since)
 
     def merge(self, other: WindowedEvaluator) -> None:
         """Add the counts of another evaluator, pane by pane.
@@ -726,6 +733,11 @@ class WindowedEvaluator:
         )
         panes = [_pane_state(pane) for pane in self._panes.between(start_us, end_us)]
         return self._window(panes, start_us, end_us)
+
+    def _since(
+        self, project: Callable[[Window], Projection], at_us: int, start_us: int
+    ) -> Projection:
+        return project(self._between_us(start_us, at_us + 1))
 
     def _window(self, panes: Sequence[PaneState], start_us: int, end_us: int) -> Window:
         """Return the sum of panes; the same object while none of them has changed."""

@@ -66,7 +66,7 @@ class Question(NamedTuple):
     labelled : float
         The share of labels that are in, since the base.
     projected : Interval or None
-        What the headline is projected to be, where it is too early.
+        Where it is too early: what the headline is projected to be since the base.
     """
 
     at_us: int
@@ -125,10 +125,15 @@ def decide(evidence: Evidence | None, panes: Sequence[Pane], asked: Question) ->
     call = agreed
     figures = figures_of(evidence, now.states, asked.threshold, (asked.cost_fp, asked.cost_fn))
     excluded = math.nan if call.quality else excluded_fall(evidence, now, figures)
+    quality = call.quality or _unchanged(evidence, excluded, asked.margin)
+    projected, until_us = None, _valid_until_us(evidence, asked)
+    if quality == "immature":
+        projected = _projected(asked)
+        until_us = min(until_us, asked.at_us + HOUR_US)
     verdict = Verdict(
-        quality=call.quality or _unchanged(evidence, excluded, asked.margin),
+        quality=quality,
         at=to_datetime(asked.at_us),
-        valid_until=to_datetime(_valid_until_us(evidence, asked)),
+        valid_until=to_datetime(until_us),
         sentence="",
         flow=_flow(evidence, moved, asked),
         figures=figures,
@@ -140,17 +145,13 @@ def decide(evidence: Evidence | None, panes: Sequence[Pane], asked: Question) ->
         alarm=asked.alarm,
         base=_base(evidence),
         excluded=excluded,
+        projected=projected,
         margin=asked.margin,
         could_be_wrong=_doubts(
             evidence, call, moved, has_moved=has_moved, has_weights=now.has_weights
         ),
     )
-    sentence = sentence_of(
-        verdict,
-        is_called=call.is_called,
-        labelled=asked.labelled,
-        projected=asked.projected,
-    )
+    sentence = sentence_of(verdict, is_called=call.is_called, labelled=asked.labelled)
     return replace(verdict, sentence=sentence)
 
 
@@ -171,23 +172,28 @@ def _because(
 def _without_base(panes: Sequence[Pane], asked: Question) -> Verdict:
     predictions = sum(each.predictions for each in panes)
     has_labels = any(each.state.total for each in panes)
+    projected = _projected(asked) if asked.alarm is None else None
+    again_us = asked.at_us + HOUR_US
+    if projected is None:
+        again_us = max(asked.again_us or 0, again_us)
     verdict = Verdict(
         quality="immature" if asked.alarm is None else "worse",
         at=to_datetime(asked.at_us),
-        valid_until=to_datetime(max(asked.again_us or 0, asked.at_us + HOUR_US)),
+        valid_until=to_datetime(again_us),
         sentence="",
         flow="no_labels" if predictions and not has_labels else "ok",
         alarm=asked.alarm,
+        projected=projected,
         margin=asked.margin,
     )
-    sentence = sentence_of(
-        verdict,
-        is_called=False,
-        labelled=asked.labelled,
-        projected=asked.projected,
-        reason=asked.no_base,
-    )
+    sentence = sentence_of(verdict, is_called=False, labelled=asked.labelled, reason=asked.no_base)
     return replace(verdict, sentence=sentence)
+
+
+def _projected(asked: Question) -> Interval | None:
+    """Return the projected headline; None without limits."""
+    found = asked.projected
+    return None if found is None or found.reason is not None else found
 
 
 def _call(evidence: Evidence, asked: Question) -> _Call:
@@ -248,8 +254,7 @@ def _is_back(evidence: Evidence, returned: Beginning) -> bool:
 
 
 def _unchanged(evidence: Evidence, excluded: float, margin: float) -> Quality:
-    since = evidence.since
-    if min(since.positives, since.negatives) < MIN_CASES:
+    if evidence.is_early:
         return "immature"
     return "steady" if excluded < margin else "unsure"
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from streameval._counts.state import LABELS
 from streameval._drift.processes import Processes
+from streameval._drift.reference import MIN_CASES
 from streameval._drift.side_table import DriftRows, PaneSums, RowKind, SideTable
 from streameval._drift.watches import UNITS
 from streameval._verdict.evidence_base import (
@@ -188,6 +189,11 @@ class Evidence:
     def last_called_us(self, *calls: str) -> int:
         """Return when one of some calls was made last; -1 if none was."""
         return max(int(self.called_us[CALLS.index(call)]) for call in calls)
+
+    @property
+    def is_early(self) -> bool:
+        """Whether fewer than `MIN_CASES` of a class were observed since the base."""
+        return min(self.since.positives, self.since.negatives) < MIN_CASES
 
     def base_level(self) -> Level:
         """Return the sums of the base, as of a pane; predictions as far as they are known."""

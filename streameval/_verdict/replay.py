@@ -17,9 +17,10 @@ from streameval._verdict.evidence import Evidence
 from streameval._verdict.evidence_base import Pane
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from streameval._counts.state import State
+    from streameval._projection.projection import Projection
     from streameval._time.evaluator_panes import EvaluatorPanes
     from streameval._verdict.verdict import Verdict
 
@@ -39,6 +40,8 @@ def verdict_of(
     base: tuple[Any, Any] | None,
     asked: Question,
     label_wait_us: int,
+    *,
+    project: Callable[[int], Projection] | None = None,
 ) -> Verdict:
     """Return the verdict on panes at a time. O(panes x cells), and as `decide`.
 
@@ -51,15 +54,21 @@ def verdict_of(
     asked : Question
         Its row, base and time to look again are filled in.
     label_wait_us : int
+    project : callable, optional
+        Returns the projection of all since a time, in microseconds.
     """
     panes = joined_panes(kept, segments, asked.at_us)
     replayed = replay(panes, kept.pane_us, base, asked.at_us, label_wait_us)
     if replayed.no_base is not None:
         reason, again_us = replayed.no_base
         asked = asked._replace(no_base=reason, again_us=again_us)
+    evidence = replayed.evidence
+    if project is not None and (evidence is None or evidence.is_early):
+        found = project(0 if evidence is None else evidence.base.end_us)
+        asked = asked._replace(labelled=found.labelled_share, projected=found.interval())
     rows = [each.end_us for each in panes if each.state.total]
     last_us = max(rows, default=-1)
-    return decide(replayed.evidence, panes, asked._replace(last_row_us=min(last_us, asked.at_us)))
+    return decide(evidence, panes, asked._replace(last_row_us=min(last_us, asked.at_us)))
 
 
 def checked_segments(kept: EvaluatorPanes, segments: Any) -> dict[str, EvaluatorPanes]:

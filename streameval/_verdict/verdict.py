@@ -157,6 +157,9 @@ class Verdict(Result):
     excluded : float
         The least fall of the headline that is excluded, valid at every look: minus the lower
         limit of now minus base, at least 0. nan where there is none.
+    projected : Interval or None
+        Of ``"immature"``: AUC-PR since the base, at its own prevalence, once its labels are in;
+        None where it is not projected.
     margin : float
     at, valid_until : datetime
         When it was asked for, and until when it stays the same if nothing comes.
@@ -195,6 +198,7 @@ class Verdict(Result):
     alarm: int | None = None
     base: Base | None = None
     excluded: float = math.nan
+    projected: Interval | None = None
     margin: float = MARGIN
     could_be_wrong: tuple[str, ...] = ()
     sure: str = SURE

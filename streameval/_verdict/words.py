@@ -10,7 +10,6 @@ from streameval._metric_registry import BY_NAME
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from streameval._uncertainty.interval import Interval
     from streameval._verdict.verdict import Moved, Since, Verdict, VerdictFigure
 
 _NAMED_SEGMENTS: Final = 3
@@ -40,7 +39,6 @@ def sentence_of(
     *,
     is_called: bool = True,
     labelled: float = math.nan,
-    projected: Interval | None = None,
     reason: str = "",
 ) -> str:
     """Return the sentence of a verdict, from its other fields. O(1).
@@ -52,8 +50,6 @@ def sentence_of(
         Whether evidence calls it worse or better; else an alarm alone does.
     labelled : float
         Of one that is immature: the share of labels that are in.
-    projected : Interval, optional
-        Of one that is immature: what the headline is projected to be.
     reason : str
         Of one without a base: why there is none.
 
@@ -67,7 +63,7 @@ def sentence_of(
     'Steady: a fall of more than 0.03 would have been seen.'
     """
     if verdict.quality == "immature":
-        said = [_immature(verdict, labelled, projected, reason)]
+        said = [_immature(verdict, labelled, reason)]
     elif not is_called and verdict.alarm is not None:
         said = []
     elif verdict.quality in {"worse", "better", "recovered"}:
@@ -208,13 +204,16 @@ def _moved(moved: Moved, now: datetime) -> str:
     return f"{_NOUNS[moved.name]} {verb} from {before} to {after}{since}"
 
 
-def _immature(verdict: Verdict, labelled: float, projected: Interval | None, reason: str) -> str:
+def _immature(verdict: Verdict, labelled: float, reason: str) -> str:
     if verdict.base is None:
-        return f"Too early: {reason or 'there is no base to compare with yet'}."
-    if math.isnan(labelled):
-        return "Too early: fewer than 30 labels of a class have come since the base."
-    said = f"Too early: {percent_words(labelled)} of the labels are in"
-    return f"{said}; projected {projected:.2f}." if projected is not None else f"{said}."
+        said = f"Too early: {reason or 'there is no base to compare with yet'}"
+    elif math.isnan(labelled):
+        said = "Too early: fewer than 30 labels of a class have come since the base"
+    else:
+        said = f"Too early: {percent_words(labelled)} of the labels are in"
+    return (
+        f"{said}." if verdict.projected is None else f"{said}; projected {verdict.projected:.2f}."
+    )
 
 
 def _alarm(verdict: Verdict) -> list[str]:

@@ -151,6 +151,7 @@ class Verdict(_message.Message):
     VALID_UNTIL_FIELD_NUMBER: _builtins.int
     COULD_BE_WRONG_FIELD_NUMBER: _builtins.int
     SURE_FIELD_NUMBER: _builtins.int
+    PROJECTED_FIELD_NUMBER: _builtins.int
     stream: _builtins.str
     """Name of the stream."""
     quality: Global___VerdictQuality.ValueType
@@ -205,6 +206,12 @@ class Verdict(_message.Message):
     def could_be_wrong(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Why it could be wrong, at most two reasons, each with what to do."""
 
+    @_builtins.property
+    def projected(self) -> Global___VerdictInterval:
+        """Where it is too early: auc_pr since the base, at its own prevalence, once its labels are in;
+        absent where it is not projected.
+        """
+
     def __init__(
         self,
         *,
@@ -226,10 +233,11 @@ class Verdict(_message.Message):
         valid_until: _timestamp_pb2.Timestamp | None = ...,
         could_be_wrong: _abc.Iterable[_builtins.str] | None = ...,
         sure: _builtins.str = ...,
+        projected: Global___VerdictInterval | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_alarm", b"_alarm", "_excluded", b"_excluded", "alarm", b"alarm", "at", b"at", "base", b"base", "excluded", b"excluded", "returned", b"returned", "since", b"since", "valid_until", b"valid_until"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_alarm", b"_alarm", "_excluded", b"_excluded", "alarm", b"alarm", "at", b"at", "base", b"base", "excluded", b"excluded", "projected", b"projected", "returned", b"returned", "since", b"since", "valid_until", b"valid_until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_alarm", b"_alarm", "_excluded", b"_excluded", "alarm", b"alarm", "at", b"at", "base", b"base", "because", b"because", "could_be_wrong", b"could_be_wrong", "excluded", b"excluded", "figures", b"figures", "first", b"first", "flow", b"flow", "margin", b"margin", "moved", b"moved", "quality", b"quality", "returned", b"returned", "sentence", b"sentence", "since", b"since", "stream", b"stream", "sure", b"sure", "valid_until", b"valid_until"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_alarm", b"_alarm", "_excluded", b"_excluded", "alarm", b"alarm", "at", b"at", "base", b"base", "because", b"because", "could_be_wrong", b"could_be_wrong", "excluded", b"excluded", "figures", b"figures", "first", b"first", "flow", b"flow", "margin", b"margin", "moved", b"moved", "projected", b"projected", "quality", b"quality", "returned", b"returned", "sentence", b"sentence", "since", b"since", "stream", b"stream", "sure", b"sure", "valid_until", b"valid_until"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__alarm: _TypeAlias = _typing.Literal["alarm"]  # noqa: Y015
     _WhichOneofArgType__alarm: _TypeAlias = _typing.Literal["_alarm", b"_alarm"]  # noqa: Y015

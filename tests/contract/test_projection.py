@@ -14,7 +14,7 @@ from streameval.client import Client, InvalidRequestError, PreconditionError
 from streameval_server import Settings
 from streameval_server.testing import running_service
 
-from ..commands import CommandRunner, app, report_of
+from ..commands import CommandRunner, app, report_of, run
 from ..late_labels import write_late_labels
 
 if TYPE_CHECKING:
@@ -174,3 +174,22 @@ def test_a_report_has_the_projection(client: Client, addresses: Addresses, tmp_p
     assert projection.assumption in text
     (tmp_path / "all").mkdir()
     assert "Once the labels are in" not in report_of(addresses.grpc, STREAM, tmp_path / "all")
+
+
+def test_a_verdict_that_is_too_early_says_what_is_projected(tmp_path: Path) -> None:
+    """The client, the command, JSON and the list say one number, with its limits."""
+    write_late_labels(tmp_path, STREAM, days=9)
+    settings = Settings(listen="127.0.0.1:0", http="127.0.0.1:0", data=tmp_path)
+    with running_service(settings) as addresses, Client(addresses.grpc) as client:
+        (listed,) = client.list_summaries()
+        found = client.stream(STREAM).verdict()
+        assert found.quality == "immature"
+        assert found.projected.lower < found.projected.estimate < found.projected.upper
+        assert found.sentence.endswith(f"; projected {found.projected:.2f}.")
+        assert listed.verdict.projected == found.projected
+        plain = json.loads(run("verdict", addresses.grpc, STREAM, "--json").stdout)
+        assert plain["projected"] == found.to_dict()["projected"]
+        assert found.sentence in " ".join(run("verdict", addresses.grpc, STREAM).stdout.split())
+        answer = httpx.get(f"{addresses.http}/v1/streams/{STREAM}:verdict").json()["verdict"]
+        assert answer["projected"]["estimate"] == found.projected.estimate
+        assert answer["sentence"] == found.sentence

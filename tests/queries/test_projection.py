@@ -46,14 +46,14 @@ SETTINGS = StreamSettings(
 class Stream:
     """Predictions of each day, with labels of positives up to four days later; in both places."""
 
-    def __init__(self) -> None:
+    def __init__(self, num_days: int = DAYS) -> None:
         rng = np.random.default_rng(11)
-        shape = (DAYS, PER_DAY)
+        shape = (num_days, PER_DAY)
         self.positives = rng.random(shape) < 0.25
         self.scores = 1 / (1 + np.exp(-rng.normal(1.6 * self.positives)))
-        days = np.arange(DAYS)[:, None]
+        days = np.arange(num_days)[:, None]
         self.due = days + np.where(self.positives, rng.integers(0, 4, shape), 0)
-        self.ids = np.arange(DAYS * PER_DAY).astype("S").reshape(shape)
+        self.ids = np.arange(num_days * PER_DAY).astype("S").reshape(shape)
         self.revision = 1
         self.engine = Engine(LIMITS)
         self.log = [Entry(1, START_US, Kind.CREATE_STREAM, "s", "", 0, 0, None, SETTINGS)]
@@ -65,7 +65,7 @@ class Stream:
             relabel_ttl=DAY,
             keep_delays=True,
         )
-        for day in range(DAYS):
+        for day in range(num_days):
             self._day(day)
         self.queries = QueryEngine(lambda _: self.engine.view("s"), lambda: self.now_us)
 
@@ -164,6 +164,60 @@ def test_an_unchanged_window_is_projected_once_a_minute(stream: Stream, monkeypa
         monkeypatch.setattr(stream, "now_us", stream.now_us + minutes * 60_000_000)
         queries.projection(*_arguments(stream))
         assert len(computed) == times
+
+
+@pytest.mark.parametrize(
+    ("days", "said", "first"),
+    [
+        (5, "its first week is not over yet.", None),
+        (9, "complete at 2026-01-11 00:49; projected 0.72 (0.70 to 0.74).", 0),
+        (11, "90 % of the labels are in; projected 0.69 (0.66 to 0.72).", 7),
+        (12, "no change is known", None),
+    ],
+)
+def test_a_verdict_that_is_too_early_says_what_is_projected(
+    days: int, said: str, first: int | None
+) -> None:
+    """What a query for all since the base projects, and the library, to the digit."""
+    early = Stream(days)
+    found = early.queries.verdicts.of(early.engine.view("s")).message()
+    assert said in found.sentence
+    ev = early.joiner.evaluator
+    verdict = ev.verdict(project=early.joiner.projection, label_wait=3 * DAY)
+    limits = ("estimate", "lower", "upper")
+    if first is None:
+        assert not found.HasField("projected")
+        assert verdict.projected is None
+        return
+    between = types_pb2.Selection(stream="s")
+    between.between.start_time.FromDatetime(START + first * DAY)
+    between.between.end_time.FromDatetime(START + days * DAY)
+    *_, own = early.asked(selection=between).projection.metrics
+    assert (own.name, own.HasField("prevalence")) == ("auc_pr", False)
+    assert found.projected.estimate == own.projected
+    told, asked = (
+        [getattr(each, name) for name in limits] for each in (found.projected, verdict.projected)
+    )
+    assert told == asked
+    assert told[1:] == [own.interval.lower, own.interval.upper]
+    assert verdict.sentence.split(";")[1] == found.sentence.split(";")[1]
+
+
+def test_a_verdict_projects_once_an_hour() -> None:
+    """Rows that come move nothing in it meanwhile, and a clock of the asker's never does."""
+    early = Stream(11)
+    verdicts = early.queries.verdicts
+    first = verdicts.of(early.engine.view("s")).message().projected
+    ids = ["new"]
+    for minutes, is_same in ((50, True), (11, False)):
+        early.now_us += minutes * 60_000_000
+        early.take(PredictionRows(ids, np.array([0.5]), 1, 1))
+        early.take(LabelRows(ids, np.array([True]), 1, 1))
+        ids = ["newer"]
+        view = early.engine.view("s")
+        later = verdicts.of(view, early.now_us + 30 * DAY_US).message().projected
+        assert (later == first) is is_same
+        assert (verdicts.of(view).message().projected == first) is is_same
 
 
 def _arguments(stream: Stream):

@@ -16,19 +16,20 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
-from streameval import ProjectedFigure, Projection, RefusalReason
-from streameval.kernel import state_of
+from streameval import ProjectedFigure, Projection, RefusalReason, Window
+from streameval.kernel import merge_states, state_of
 from streameval.statistics import BY_NAME, LabelHistory, Place
 from streameval.v1 import types_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._queries.metrics import interval_message
-from streameval_server._queries.selection import AllTime, HalfLife, Selection
+from streameval_server._queries.resolved_selection import resolve
+from streameval_server._queries.selection import AllTime, Between, HalfLife, Selection
 from streameval_server._state.ids.join_table import join_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streameval import BacktestedWindow, Window
+    from streameval import BacktestedWindow, Interval
     from streameval_server._queries.resolved_selection import ResolvedSelection
     from streameval_server._state.views import StreamView
 
@@ -108,6 +109,25 @@ class LabelSource:
         known = table.labels_at(self.history.between(*span_us), table.now_us).sum(axis=(1, 2))
         scored = (state.N - state.missed_negatives, state.P - state.missed_positives)
         return None if np.array_equal(np.rint(known), scored) else RefusalReason.OTHER_CASES
+
+
+def projected_since(view: StreamView, start_us: int, now_us: int) -> Interval | None:
+    """Return AUC-PR since a time, at its own prevalence, once its labels are in.
+
+    None where it is refused, as without predictions by id since then.
+    O(panes cells) for each window of its backtest, as of a query for the same time.
+    """
+    selection = Selection(view.info.name, Between(start_us, max(now_us, view.now_us) + 1))
+    resolved = resolve(selection, view, now_us)
+    if view.counts.delays is None or not resolved.panes:
+        return None
+    assert resolved.span_us is not None
+    source = LabelSource(view, resolved.now_us, lambda _cells: None)
+    state = merge_states([each.state for each in resolved.states], revision=0)
+    window = Window(state, *resolved.span_us)
+    if source.refusal(window, resolved.span_us) is not None:
+        return None
+    return Projection(source.history, window, resolved.span_us).interval()
 
 
 def projection_message(

@@ -5,6 +5,7 @@ after its step was mature moves the figures with the next step, so that an uncha
 nothing.
 
 Cost: a search of some hundred rows, and a merge of the mature panes on each side: 10 to 50 ms.
+Where it is too early, a projection in addition, once an hour: 30 to 200 ms.
 """
 
 from __future__ import annotations
@@ -13,24 +14,38 @@ import math
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from streameval.statistics import Pane, Question, decide, decode_evidence
 from streameval.v1 import verdict_pb2
+from streameval_server._queries.projections import projected_since
 from streameval_server._queries.verdict_message import verdict_message
 from streameval_server._state.verdict.evidence_panes import evidence_panes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
+    from streameval import Interval
     from streameval.statistics import Evidence
     from streameval_server._state.views import StreamView
+
+V = TypeVar("V")
 
 _HOUR_US: Final = 3_600_000_000
 _MAX_STREAMS: Final = 20_000
 _VERDICT_BYTES: Final = 3_000
 """Memory of a verdict that is kept, about."""
+_PROJECTED_BYTES: Final = 600
 _WORSE: Final = ("ranking_worse", "auc_roc_worse")
+
+
+class _Projected(NamedTuple):
+    """The headline since a time as it was projected at another one; None where it is not."""
+
+    of: Hashable
+    at_us: int
+    interval: Interval | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +86,13 @@ class Verdicts:
         self._clock_us = clock_us
         self._known: OrderedDict[str, KnownVerdict] = OrderedDict()
         self._lock = threading.Lock()
+        self._projected: OrderedDict[str, _Projected] = OrderedDict()
+        self._projecting = threading.Lock()
 
     @property
     def memory_bytes(self) -> int:
         """Memory, about. O(1)."""
-        return _VERDICT_BYTES * len(self._known)
+        return _VERDICT_BYTES * len(self._known) + _PROJECTED_BYTES * len(self._projected)
 
     def of(self, view: StreamView, at_us: int | None = None) -> KnownVerdict:
         """Return the verdict on a stream, now by default. O(1) while it stays the same."""
@@ -85,14 +102,29 @@ class Verdicts:
             known = self._known.get(name)
         if known is not None and known.of == of and known.at_us <= now_us < known.valid_until_us:
             return known
-        found = _computed(view, of, now_us)
+        found = _computed(view, of, now_us, partial(self._project, view))
         if at_us is None:
             with self._lock:
-                self._known[name] = found
-                self._known.move_to_end(name)
-                while len(self._known) > _MAX_STREAMS:
-                    self._known.popitem(last=False)
+                _keep(self._known, name, found)
         return found
+
+    def _project(self, view: StreamView, start_us: int) -> Interval | None:
+        """Return the projection since a time, of this hour: the first one, for all threads."""
+        name, of, now_us = view.info.name, (view.info.create_revision, start_us), self._clock_us()
+        with self._projecting:
+            known = self._projected.get(name)
+            if known is None or known.of != of or now_us - known.at_us >= _HOUR_US:
+                known = _Projected(of, now_us, projected_since(view, start_us, now_us))
+                _keep(self._projected, name, known)
+        return known.interval
+
+
+def _keep(values: OrderedDict[str, V], name: str, value: V) -> None:
+    """Keep a stream's value as the newest; the oldest make room."""
+    values[name] = value
+    values.move_to_end(name)
+    while len(values) > _MAX_STREAMS:
+        values.popitem(last=False)
 
 
 def _sources(view: StreamView) -> Hashable:
@@ -114,11 +146,16 @@ def _last_row_us(view: StreamView) -> int:
     return panes[-1].end_us if panes else -1
 
 
-def _computed(view: StreamView, of: Hashable, at_us: int) -> KnownVerdict:
+def _computed(
+    view: StreamView, of: Hashable, at_us: int, project: Callable[[int], Interval | None]
+) -> KnownVerdict:
     state, settings, costs = view.evidence, view.info.settings, view.info.settings.costs
     evidence = decode_evidence(state.data) if state is not None and state.data else None
     last_row_us = min(_last_row_us(view), at_us)
+    base_end_us = 0 if evidence is None else evidence.base.end_us
+
     opened = [each.number for each in (view.alarms.alarms if view.alarms else ()) if each.is_open]
+    is_early = not opened and (evidence is None or evidence.is_early)
     asked = Question(
         at_us,
         last_row_us=last_row_us,
@@ -129,13 +166,14 @@ def _computed(view: StreamView, of: Hashable, at_us: int) -> KnownVerdict:
         cost_fn=None if costs is None else costs.cost_fn,
         no_base="" if state is None else state.reason,
         again_us=None if state is None else state.again_us,
-        labelled=_labelled(view, evidence),
+        labelled=_labelled(view, base_end_us),
+        projected=project(base_end_us) if is_early else None,
     )
     found = decide(evidence, _panes(view, evidence, is_open=bool(opened)), asked)
     message = verdict_message(view.info.name, found)
     until_us = message.valid_until.ToMicroseconds()
     holds_until_us = until_us
-    if evidence is not None and found.flow != "silent":
+    if evidence is not None and found.flow != "silent" and found.projected is None:
         holds_until_us = last_row_us + max(2 * evidence.longest_gap_us, _HOUR_US)
     return KnownVerdict(of, message.SerializeToString(), at_us, until_us, holds_until_us)
 
@@ -154,9 +192,8 @@ def _panes(view: StreamView, evidence: Evidence | None, *, is_open: bool) -> lis
     return evidence_panes(view.counts, view.whole.panes, segments)
 
 
-def _labelled(view: StreamView, evidence: Evidence | None) -> float:
-    """Return the share of the predictions since the base that have a label; nan without any."""
-    start_us = 0 if evidence is None else evidence.base.end_us
+def _labelled(view: StreamView, start_us: int) -> float:
+    """Return the share of the predictions since a time that have a label; nan without any."""
     since = [each.coverage.counts for each in view.whole.panes if each.start_us >= start_us]
     predictions = sum(each.predictions for each in since)
     return sum(each.labelled for each in since) / predictions if predictions else math.nan

@@ -33,6 +33,7 @@ def verdict_message(stream: str, verdict: Verdict) -> verdict_pb2.Verdict:
         alarm=verdict.alarm,
         base=_base(verdict.base),
         excluded=_known(verdict.excluded),
+        projected=None if verdict.projected is None else _interval(verdict.projected),
         margin=verdict.margin,
         at=_timestamp(verdict.at),
         valid_until=_timestamp(verdict.valid_until),

@@ -113,10 +113,14 @@ def test_the_sentence(given: Verdict, said: str) -> None:
 
 def test_the_sentence_of_too_early() -> None:
     """It says how many labels are in, and what the headline is projected to be."""
-    early = verdict("immature", base=BASE)
-    projected = Interval(0.66, 0.75, 0.95, "projection", 0.71)
-    said = sentence_of(early, labelled=0.12, projected=projected)
+    projected = Interval(0.66, 0.75, 0.95, "projected", 0.71)
+    early = verdict("immature", base=BASE, projected=projected)
+    said = sentence_of(early, labelled=0.12)
     assert said == "Too early: 12 % of the labels are in; projected 0.71 (0.66 to 0.75)."
+    refused = sentence_of(replace(early, projected=None), labelled=0.12)
+    assert refused == "Too early: 12 % of the labels are in."
+    first = sentence_of(replace(early, base=None), reason="its first week is not over yet")
+    assert first == "Too early: its first week is not over yet; projected 0.71 (0.66 to 0.75)."
 
 
 def test_another_year_is_named() -> None:

@@ -46,6 +46,7 @@ VERDICTS = st.builds(
     base=st.none()
     | st.builds(Base, TIMES, TIMES, st.integers(0, 2**40), st.integers(0, 2**40), st.booleans()),
     excluded=MAYBE,
+    projected=st.none() | INTERVALS,
     margin=NUMBERS,
     could_be_wrong=st.lists(TEXTS, max_size=2).map(tuple),
     sure=TEXTS,
