@@ -1,10 +1,12 @@
-"""Both distributions from a folder of wheels by name, and from their source distributions."""
+"""Both distributions from the checkout as the README says, from wheels, from their sources."""
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+import venv
 from typing import TYPE_CHECKING
 from zipfile import ZipFile
 
@@ -13,13 +15,30 @@ import pytest
 import streameval
 
 from ..distributions import FOLDERS
+from .conftest import ROOT, program
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from .conftest import Newcomer
 
 pytestmark = pytest.mark.heavy
 
 PIP = (sys.executable, "-m", "pip")
+
+
+def test_the_readme(newcomer: Newcomer, free_port: Callable[[], int]) -> None:
+    """Its first command installs both; the second serves what its program asks."""
+    page = (ROOT / "README.md").read_text()
+    install, serve = (line.partition("  ")[0] for line in page.split("```")[1].split("\n")[1:3])
+    venv.create(newcomer.folder / ".venv", with_pip=True)
+    newcomer.run("sh", "-c", re.sub(r"\.(?=/server|\[)", str(ROOT), install))
+    newcomer.environment["STREAMEVAL_LISTEN"] = f"127.0.0.1:{free_port()}"
+    newcomer.environment["STREAMEVAL_HTTP"] = f"127.0.0.1:{free_port()}"
+    with newcomer.running(*serve.split(), says=r"listening on (\S+)\n") as started:
+        printed = newcomer.python(program(page.replace("127.0.0.1:50051", started[1])))
+    assert "1 of 1 predictions labelled" in printed
 
 
 def test_the_extra_finds_the_server_in_an_index(wheels: Path, tmp_path: Path) -> None:
