@@ -150,14 +150,12 @@ def test_every_promise_says_where_it_runs() -> None:
         assert not long or "nightly" in where, promise
 
 
-def named_tests(page: Path) -> list[str]:
-    """Return the tests that a page names as `file::test`, below tests/."""
-    return re.findall(r"`(\S+\.py::test_\w+)`", page.read_text())
+PROMISED = (ROOT / "docs" / "evidence-security.md").read_text()
 
 
-@pytest.mark.parametrize("name", sorted(set(named_tests(ROOT / "SECURITY.md"))))
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`(\S+\.py::test_\w+)`", PROMISED))))
 def test_tests_of_security_exist(name: str) -> None:
-    """Each test that SECURITY.md names is a function in its file."""
+    """Each test that the page names is a function in its file."""
     file, _, function = name.partition("::")
     path = ROOT / "tests" / file
     assert path.is_file()
@@ -165,8 +163,15 @@ def test_tests_of_security_exist(name: str) -> None:
 
 
 def test_each_promise_of_security_names_tests() -> None:
-    """No row of the table is without one, and the table covers a page of promises."""
-    _, _, table = (ROOT / "SECURITY.md").read_text().partition("## Tests")
-    rows = [line for line in table.splitlines() if line.startswith("| ")][1:]
-    assert len(rows) > 20
+    """No row is without one, and each promise of SECURITY.md leads to a section of rows."""
+    rows = re.findall(r"^- .+$", PROMISED, re.MULTILINE)
+    assert len(rows) > 25
     assert all("::test_" in row for row in rows)
+    _, _, promises = (ROOT / "SECURITY.md").read_text().partition("## What is promised\n")
+    promised = re.findall(r"^- (.*?:)", promises.partition("\n## ")[0], re.MULTILINE)
+    titles = re.findall(r"^## (.+)\n\n- ", PROMISED, re.MULTILINE)
+    anchors = [title.lower().replace(" ", "-") for title in titles]
+    assert promised == [
+        f"[{title}](docs/evidence-security.md#{anchor}):"
+        for title, anchor in zip(titles, anchors, strict=True)
+    ]

@@ -1,4 +1,4 @@
-"""The README is one page; on the package index it has no links, or absolute ones."""
+"""README and changelog are one page each; on the index links are absolute, or there are none."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 README = (ROOT / "README.md").read_text()
+CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
 REPOSITORY = "https://github.example/streameval"
 TAG = f"v{streameval.__version__}"
 
@@ -33,6 +34,12 @@ def test_it_is_one_page() -> None:
     assert len(re.findall(r"^```", README, re.MULTILINE)) == 2 * 2
     assert len(blocks(README)) == 1
     assert README.count("![") == 1
+
+
+def test_the_first_version_is_one_page_of_the_changelog() -> None:
+    """At most 800 words of what it does."""
+    (first,) = re.findall(r"^## 0\.1\.0 .*?(?=^## |\Z)", CHANGELOG, re.MULTILINE | re.DOTALL)
+    assert len(first.split()) <= 800
 
 
 def test_it_begins_with_the_installation() -> None:
