@@ -3,6 +3,7 @@
     python bench/verdict.py check
     python bench/verdict.py healthy --streams 1000 --days 60
     python bench/verdict.py beyond --streams 100
+    python bench/verdict.py steady --streams 60 --days 42
     python bench/verdict.py drops --streams 100
     python bench/verdict.py shares --streams 50
 
@@ -19,6 +20,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import product
 
 import numpy as np
 from verdict_shares import print_shares
@@ -47,7 +49,9 @@ from streameval._verdict.doubts import doubts
 from streameval._verdict.evidence import Evidence
 from streameval._verdict.evidence_base import CALLS, MEAN_US, Pane
 from streameval._verdict.level_sums import LevelSums, steps_of
+from streameval._verdict.now import cases_of_now, excluded_fall, figures_of
 from streameval._verdict.search import Change, StepSums, find_change
+from streameval._verdict.verdict import MARGIN
 
 HEALTHY = {
     "independent": {},
@@ -63,6 +67,7 @@ BEYOND = {
     "bursts, cycle 0.03": {"burst": 10, "daily": 0.03},
 }
 HEALTHY_RATES = (2.0, 5.0, 20.0)
+SMALL_DROPS = (1.9, 1.75)
 DROPS = {
     "to 1.7": {"drop": 1.7},
     "to 1.5": {"drop": 1.5},
@@ -186,6 +191,41 @@ def print_beyond(chosen: argparse.Namespace) -> None:
             said.update({_kind(each) for each in texts} or {"nothing"})
         text = ", ".join(f"{kind} {times}" for kind, times in said.most_common())
         print(f"{name:<20}{worse:>7}{better:>8}  {text}", flush=True)
+
+
+def print_steady(chosen: argparse.Namespace) -> None:
+    """Print in how many streams a fall that is there from the base on is ever excluded."""
+    print(f"{chosen.streams} streams of each kind, {chosen.days} days, a look every other day\n")
+    print(f"{'fall of d from 2':<18}{'pos./h':>7}{'of AUC-PR':>11}{'excluded':>10}{'steady':>8}")
+    for drop, rate in product(SMALL_DROPS, HEALTHY_RATES[1:]):
+        looks = np.array(
+            [_looks(chosen, Traffic(rate, drop=drop), number) for number in range(chosen.streams)]
+        )
+        wrong = int((looks[..., 0] < looks[..., 1]).any(axis=1).sum())
+        steady = np.mean(looks[..., 0] < MARGIN)
+        fall = looks[..., 1].mean()
+        print(f"to {drop:<15}{rate:>7g}{fall:>11.3f}{wrong:>10}{steady:>8.2f}", flush=True)
+
+
+def _looks(chosen: argparse.Namespace, traffic: Traffic, number: int) -> list[tuple[float, float]]:
+    seed = [chosen.seed, 500, round(100 * traffic.drop), int(traffic.positives), number]
+    stream = simulated(traffic, seed, chosen.days * DAY, (0.0, 0.0))
+    return [_excluded(stream, day) for day in range(2, chosen.days + 1, 2)]
+
+
+def _excluded(stream: Stream, day: int) -> tuple[float, float]:
+    """Return the fall that is excluded after some days, and the one of the populations."""
+    last = round(day * DAY / stream.step)
+    evidence = stream.evidence
+    evidence.next_us = START_US + last * evidence.step_us
+    now = cases_of_now(evidence, stream.panes(0, last), None)
+    figures = figures_of(evidence, now.states, None, (None, None))
+    prevalence = figures[0].prevalence
+    assert prevalence is not None
+    before, after = (
+        population_auc_pr([(apart, 1.0)], prevalence) for apart in (APART, stream.traffic.drop)
+    )
+    return excluded_fall(evidence, now, figures), before - after
 
 
 def _kind(text: str) -> str:
@@ -348,6 +388,7 @@ def main() -> None:
         "check": check,
         "healthy": print_healthy,
         "beyond": print_beyond,
+        "steady": print_steady,
         "drops": print_drops,
         "shares": print_shares,
     }
