@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
+from streameval._counts.state import LABELS
 from streameval._drift.slow import SlowDependence, slow_dependence, variance_of_sums
 from streameval._drift.watches import UNITS, Side, WatchRows, side_values
-from streameval._metrics.gradients import cells_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -107,13 +107,11 @@ class Cells(NamedTuple):
 
 def cells_of_state(state: State) -> Cells:
     """Return the scored cases of a state. O(n)."""
-    groups = cells_of(state)
-    scored = np.isfinite(groups.scores)
-    scores, p, n = groups.scores[scored], groups.p[scored], groups.n[scored]
+    runs = state.counts.runs
     return Cells(
-        np.concatenate((np.ones(p.size, dtype=np.bool_), np.zeros(n.size, dtype=np.bool_))),
-        np.concatenate((scores, scores)),
-        np.concatenate((p, n)),
+        np.repeat(LABELS, [len(run) for run in runs]),
+        np.concatenate([run.scores for run in runs]),
+        np.concatenate([run.multiplicities() for run in runs]),
     )
 
 

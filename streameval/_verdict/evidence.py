@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streameval._counts.state import LABELS
 from streameval._drift.processes import Processes
-from streameval._drift.reference import MIN_CASES
-from streameval._drift.side_table import DriftRows, PaneSums, RowKind, SideTable
+from streameval._drift.reference import MIN_CASES, TABLES
+from streameval._drift.side_table import PaneSums
 from streameval._drift.watches import UNITS
 from streameval._verdict.evidence_base import (
     CALLS,
@@ -39,13 +38,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
+    from streameval._counts.state import State
     from streameval._drift.frozen import FrozenReference
-    from streameval._drift.watches import Population
     from streameval._verdict.base import BaseSpan
 
 OPEN_FOR_US: Final = 14 * DAY_US
 """How long after a call no more bets begin on segments: while a change lasts, calls repeat."""
 _MAX_E_VALUE: Final = 1e30
+_TABLE_SIDES: Final = [0, 1, 2, 3, 8]
+_MIRRORED_SIDES: Final = [4, 5, 6, 7, 9]
+"""The sides of the mean of each of `TABLES`, and of its mirror."""
+_CLASSES: Final = {"positives": [0], "negatives": [1], "predictions": [0, 1]}
 
 
 @dataclass(slots=True, eq=False)
@@ -88,14 +91,16 @@ class Evidence:
     since: Level = field(default_factory=Level)
     levels: LevelSums = field(init=False)
     processes: Processes = field(init=False)
-    _table: SideTable = field(init=False)
+    # By class, band and table; 0 where a table is not of a class.
+    _values: IntArray = field(init=False)
 
     def __post_init__(self) -> None:
-        settings = settings_of(self.step_us)
-        self._table = SideTable(settings.sides, self.frozen.bands, settings.flagged_from)
-        self.processes = Processes(
-            self.frozen.thetas, 0, self.step_us, settings.mean_panes, max_blocks=1
-        )
+        mean_panes = settings_of(self.step_us).mean_panes
+        self.processes = Processes(self.frozen.thetas, 0, self.step_us, mean_panes, max_blocks=1)
+        bands = self.frozen.bands
+        self._values = np.zeros((2, bands.edges.size + 1, len(TABLES)), dtype=np.int64)
+        for at, key in enumerate(TABLES):
+            self._values[_CLASSES[key[0]], :, at] = bands.tables[key]
         self.levels = LevelSums(max(HOUR_US, self.step_us), self.base.end_us)
 
     @classmethod
@@ -134,15 +139,6 @@ class Evidence:
             longest_gap_us(base, panes),
             -(-base.end_us // step_us) * step_us,
         )
-
-    @property
-    def memory_bytes(self) -> int:
-        """Memory, an upper bound. O(1)."""
-        processes = self.processes
-        arrays = (processes.fine, processes.coarse, processes.parts, processes.last)
-        evidence = sum(each.nbytes for each in arrays) + self.frozen.thetas.nbytes
-        counts = 24 * sum(len(run) for run in self.base.counts.counts.runs)
-        return evidence + counts + self.levels.memory_bytes + self._table.memory_bytes + 4096
 
     def observe(self, panes: Iterable[Pane], until_us: int) -> None:
         """Observe what is mature up to a time of event time; the rest is left for later.
@@ -197,7 +193,7 @@ class Evidence:
 
     def base_level(self) -> Level:
         """Return the sums of the base, as of a pane; predictions as far as they are known."""
-        level = self._level(Pane(*self.base))
+        (level,) = self._levels([Pane(*self.base)], self._counts([[self.base.counts]]))
         share = self.mean_of("labelled_share")
         labelled = level.positives + level.negatives
         if not share > 0:
@@ -211,13 +207,16 @@ class Evidence:
 
     def _observe_step(self, end_us: int, panes: Sequence[Pane]) -> None:
         self._close_hour(panes[0].start_us)
+        names = self.frozen.segments
+        segments = [[p.segments[name] for p in panes if name in p.segments] for name in names]
+        counts = self._counts([*([each.state] for each in panes), *segments])
+        whole, parts = np.split(counts, [len(panes)])
         level = Level()
-        for each in panes:
-            found = self._level(each)
+        for each, found in zip(panes, self._levels(panes, whole), strict=True):
             self.levels.add(each.start_us, each.end_us, found)
             level = level.plus(found)
         self.since = self.since.plus(level)
-        sums = self._sums(panes, level)
+        sums = self._sums(np.concatenate((whole.sum(axis=0, keepdims=True), parts)), level)
         step = end_us // self.step_us - 1
         self.processes.observe(step, sums, sums.counts, self._open_sides(end_us))
         # As they are stored.
@@ -227,37 +226,33 @@ class Evidence:
         processes.last[1:] = processes.last[1:].max(axis=1, keepdims=True)
         self._call(step)
 
-    def _sums(self, panes: Sequence[Pane], level: Level) -> PaneSums:
-        """Return the sums of a step by segment and side. O(cells)."""
-        parts = [(0, each.state) for each in panes]
-        places = {name: place for place, name in enumerate(self.frozen.segments, 1)}
-        parts += [
-            (places[name], state)
-            for each in panes
-            for name, state in each.segments.items()
-            if name in places
-        ]
+    def _counts(self, groups: Sequence[Sequence[State]]) -> IntArray:
+        """Return the cases of groups of states by class and band, [groups, 2, bands]. O(cells)."""
         runs = [
-            (place, label, run)
-            for place, state in parts
-            for label, run in zip(LABELS, state.counts.runs, strict=True)
-            if len(run)
+            (2 * place + number, run)
+            for place, states in enumerate(groups)
+            for state in states
+            for number, run in enumerate(state.counts.runs)
         ]
-        sizes = [len(run) for *_, run in runs]
-        kinds = [RowKind.POSITIVE_CASE if label else RowKind.NEGATIVE_CASE for _, label, _ in runs]
-        rows = DriftRows(
-            np.repeat(np.array(kinds, dtype=np.uint8), sizes),
-            np.concatenate([np.zeros(0), *(run.scores for *_, run in runs)]),
-            np.concatenate([np.zeros(0, np.int64), *(run.multiplicities() for *_, run in runs)]),
-        )
-        places_of_rows = np.repeat(np.array([place for place, *_ in runs], dtype=np.int64), sizes)
-        found = self._table.sums(self._table.coded(rows), places_of_rows, len(places) + 1)
-        wide = PaneSums.empty(len(places) + 1, SIDES)
-        wide.sums[:, :12], wide.counts[:, :12] = found.sums, found.counts
-        wide.counts[1:, SEGMENT_SIDES:] = 0
-        self._set_share(wide, PREVALENCE, level.positives, level.positives + level.negatives, 0)
-        self._set_share(wide, LABELLED, level.labelled, level.predictions, 1)
-        return wide
+        bands, size = self.frozen.bands, self._values.shape[1]
+        firsts = np.repeat([size * at for at, _ in runs], [len(run) for _, run in runs])
+        placed = bands.of(np.concatenate([run.scores for _, run in runs]))
+        cases = np.concatenate([run.multiplicities() for _, run in runs])
+        counts = np.bincount(firsts + placed, cases, minlength=2 * len(groups) * size)
+        return counts.astype(np.int64).reshape(-1, 2, size)
+
+    def _sums(self, counts: IntArray, level: Level) -> PaneSums:
+        """Return the sums of the whole and of each segment by side, of cases by class and band."""
+        sums = PaneSums.empty(len(counts), SIDES)
+        totals = np.tensordot(counts, self._values, axes=2)
+        numbers = counts.sum(axis=2)
+        numbers = np.column_stack((numbers, numbers, numbers.sum(axis=1)))
+        sums.sums[:, _TABLE_SIDES], sums.sums[:, _MIRRORED_SIDES] = totals, numbers * UNITS - totals
+        sums.counts[:, _TABLE_SIDES] = sums.counts[:, _MIRRORED_SIDES] = numbers
+        sums.counts[1:, SEGMENT_SIDES:] = 0
+        self._set_share(sums, PREVALENCE, level.positives, level.positives + level.negatives, 0)
+        self._set_share(sums, LABELLED, level.labelled, level.predictions, 1)
+        return sums
 
     def _set_share(self, sums: PaneSums, sides: slice, part: int, whole: int, which: int) -> None:
         """Set a share, stretched; more than four times the base's counts as four times."""
@@ -265,27 +260,16 @@ class Evidence:
         sums.sums[0, sides] = total, whole * UNITS - total
         sums.counts[0, sides] = whole
 
-    def _level(self, pane: Pane) -> Level:
-        """Return the sums of a pane that a search reads. O(cells)."""
-        bands, found, ranks = self.frozen.bands, {}, 0
-        names: dict[bool, Population] = {True: "positives", False: "negatives"}
-        for label, run in zip(LABELS, pane.state.counts.runs, strict=True):
-            counts, placed = run.multiplicities(), bands.of(run.scores)
-            values = bands.tables[names[label], "rank"][placed].astype(np.int64)
-            ranks += int((bands.tables["predictions", "rank"][placed] * counts).sum())
-            found[label] = tuple(int((counts * values**power).sum()) for power in range(3))
-        (P, placements, squares), (N, others, their_squares) = found[True], found[False]
-        return Level(
-            P,
-            N,
-            pane.predictions,
-            min(P + N, pane.predictions),
-            placements,
-            others,
-            ranks,
-            squares,
-            their_squares,
-        )
+    def _levels(self, panes: Sequence[Pane], counts: IntArray) -> list[Level]:
+        """Return the sums of each pane that a search reads, of its cases by class and band."""
+        ranks = np.stack((self._values[0, :, 2], self._values[1, :, 3]))
+        numbers, totals, squares = ((counts * ranks**power).sum(axis=2) for power in range(3))
+        of_all = (counts * self._values[..., 4]).sum(axis=(1, 2))
+        columns = np.column_stack((numbers, totals, of_all, squares)).tolist()
+        return [
+            Level(P, N, each.predictions, min(P + N, each.predictions), *others)
+            for each, (P, N, *others) in zip(panes, columns, strict=True)
+        ]
 
     def _open_sides(self, at_us: int) -> BoolArray:
         """Return which sides were called of late: segments' bets go on, and no more begin."""

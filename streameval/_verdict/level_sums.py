@@ -147,11 +147,6 @@ class LevelSums:
         self.open = Level()
         self.until_us = origin_us
 
-    @property
-    def memory_bytes(self) -> int:
-        """Memory of the rows. O(1)."""
-        return int(self.fine.nbytes + self.days.nbytes)
-
     def add(self, start_us: int, end_us: int, level: Level) -> None:
         """Add the sums of a pane; panes come in ascending order."""
         if end_us - start_us <= self.width_us:

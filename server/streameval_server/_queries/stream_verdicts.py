@@ -189,7 +189,7 @@ def _panes(view: StreamView, evidence: Evidence | None, *, is_open: bool) -> lis
     # Segments are read where one may explain something.
     is_worse = is_open or evidence.last_called_us(*_WORSE) >= 0
     segments = evidence.frozen.segments if is_worse else ()
-    return evidence_panes(view.counts, view.whole.panes, segments)
+    return evidence_panes(view.counts, segments)
 
 
 def _labelled(view: StreamView, start_us: int) -> float:

@@ -126,7 +126,7 @@ PaneSlices: TypeAlias = "PaneView | Mapping[int, PaneView]"
 """A pane's slices by number; the view of the whole where a pane at rest has no other."""
 
 
-def _slice_of(pane: PaneSlices, number: int) -> PaneView | None:
+def slice_of(pane: PaneSlices, number: int) -> PaneView | None:
     """Return the view of one slice of a pane, None without it. O(1)."""
     if isinstance(pane, PaneView):
         return pane if number == WHOLE else None
@@ -184,7 +184,7 @@ class FrozenStream:
         found = self._slices.get(number)
         if found is None:
             counts, coverage = self.all_time[number]
-            views = (_slice_of(pane, number) for pane in self.panes)
+            views = (slice_of(pane, number) for pane in self.panes)
             panes = tuple(view for view in views if view is not None)
             found = self._slices[number] = SliceView(counts, coverage, panes)
         return found

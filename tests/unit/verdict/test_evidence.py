@@ -190,7 +190,8 @@ def test_a_search_reads_the_hour_that_is_not_over() -> None:
         for place in range(30)
     ]
     for each in minutes:
-        evidence.levels.add(each.start_us, each.end_us, evidence._level(each))
+        (level,) = evidence._levels([each], evidence._counts([[each.state]]))
+        evidence.levels.add(each.start_us, each.end_us, level)
     evidence.next_us = last + half
     for found in (evidence, decode_evidence(encode_evidence(evidence))):
         sums = found.levels.sums("order")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from streameval.kernel import MAX_TIME_US
 from streameval.statistics import BaseSpan, DelayRows, Evidence, NoBase, Pane, choose_base
 from streameval_server._state.ids.join_table import join_settings
+from streameval_server._state.segments import WHOLE
+from streameval_server._state.views import slice_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from streameval_server._model.stream_settings import StreamSettings
-    from streameval_server._state.views import FrozenStream, PaneView
+    from streameval_server._state.views import FrozenStream, PaneSlices, PaneView
 
 MATURE_SHARE: Final = 0.9
 """The share of each class's labels after which what is missing is not waited for."""
@@ -51,12 +54,8 @@ def begin(
         for (key, value), number in counts.names.items()
         if number in counts.all_time
     )
-    panes = [
-        each
-        for each in counts.slice(0).panes
-        if base.start_us <= each.start_us and each.end_us <= base.end_us
-    ]
-    found = evidence_panes(counts, panes, [name for _, name in sizes[:MAX_SEGMENTS]])
+    segments = [name for _, name in sizes[:MAX_SEGMENTS]]
+    found = evidence_panes(counts, segments, (base.start_us, base.end_us))
     return Evidence.begin(base, found, settings.pane_us, is_declared=is_declared)
 
 
@@ -102,7 +101,7 @@ def observe_some(evidence: Evidence, counts: FrozenStream, mature_us: int) -> tu
     Returns when the next step is over, in event time, and how many panes were observed.
     """
     step_us = evidence.step_us
-    panes = [each for each in counts.slice(0).panes if each.start_us >= evidence.next_us]
+    panes = [whole for whole, _ in _panes_since(counts, evidence.next_us)]
     due = [each for each in panes if each.end_us <= mature_us]
     next_pane = next(iter(panes[len(due) :]), None)
     # A pane is observed as a whole, so time does not pass beyond the start of one.
@@ -114,34 +113,38 @@ def observe_some(evidence: Evidence, counts: FrozenStream, mature_us: int) -> tu
             next_pane = None  # what is left of them is due at once
         due = some
         until_us = min(until_us, max(limit_us, -(-due[-1].end_us // step_us) * step_us))
-    evidence.observe(evidence_panes(counts, due, evidence.frozen.segments), until_us)
+    span_us = evidence.next_us, due[-1].end_us if due else evidence.next_us
+    evidence.observe(evidence_panes(counts, evidence.frozen.segments, span_us), until_us)
     over_us = evidence.next_us + step_us
     return over_us if next_pane is None else max(over_us, next_pane.end_us), len(due)
 
 
 def evidence_panes(
-    counts: FrozenStream, panes: Iterable[PaneView], segments: Iterable[str]
+    counts: FrozenStream, segments: Iterable[str], span_us: tuple[int, int] = (0, MAX_TIME_US)
 ) -> list[Pane]:
-    """Return panes of the whole, with each segment's, by "key=value". O(panes x segments)."""
-    panes = list(panes)
-    starts = {each.start_us for each in panes}
-    numbers = {f"{key}={value}": number for (key, value), number in counts.names.items()}
-    parts = {
-        name: {
-            each.start_us: each.state
-            for each in counts.slice(numbers[name]).panes
-            if each.start_us in starts
-        }
-        for name in segments
-        if numbers[name] in counts.all_time
-    }
-    return [
-        Pane(
-            each.start_us,
-            each.end_us,
-            each.state,
-            each.coverage.counts.predictions,
-            {name: found[each.start_us] for name, found in parts.items() if each.start_us in found},
-        )
-        for each in panes
-    ]
+    """Return the panes within a time, each with its segments. O(panes x segments)."""
+    numbers = {}
+    for name in segments:
+        key, _, value = name.partition("=")
+        numbers[name] = counts.names[key, value]
+    found = []
+    for whole, slices in _panes_since(counts, span_us[0]):
+        if whole.end_us > span_us[1]:
+            break
+        parts = ((name, slice_of(slices, number)) for name, number in numbers.items())
+        states = {name: part.state for name, part in parts if part is not None}
+        predictions = whole.coverage.counts.predictions
+        found.append(Pane(whole.start_us, whole.end_us, whole.state, predictions, states))
+    return found
+
+
+def _panes_since(counts: FrozenStream, start_us: int) -> list[tuple[PaneView, PaneSlices]]:
+    """Return the panes of the whole from a time on, oldest first, each with its slices."""
+    found = []
+    for slices in reversed(counts.panes):
+        whole = slice_of(slices, WHOLE)
+        if whole is not None and whole.start_us < start_us:
+            break
+        if whole is not None:
+            found.append((whole, slices))
+    return found[::-1]
