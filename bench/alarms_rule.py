@@ -1,7 +1,7 @@
 """How often the rule of a fixed interval rings without a change. A part of bench/alarms.py.
 
-The rule is `StreamevalWorseThanBefore`, an example in deploy/prometheus: the 99 % interval of
-the recent hour's AUC-PR minus that of the 23 hours before is below 0. It is read every 5
+The rule is one that monitoring often has: the 99 % interval of the recent hour's AUC-PR minus
+that of the 23 hours before is below 0. It is read every 5
 minutes here, and rings where that has held for a quarter of an hour.
 """
 

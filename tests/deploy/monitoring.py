@@ -31,7 +31,9 @@ def dashboard_expressions() -> list[str]:
     ]
 
 
-SELECTOR = re.compile(r"\b(?:streameval[a-z_:]*|up)\b(?:\{[^}]*\})?(?:\[\w+\])?")
+SELECTOR = re.compile(
+    r"\b(?:streameval[a-z_:]*|grpc_server_[a-z_]+|up)\b(?:\{[^}]*\})?(?:\[\w+\])?"
+)
 
 
 def selectors(expression: str) -> list[str]:

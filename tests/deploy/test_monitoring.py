@@ -156,40 +156,6 @@ def test_the_example_of_a_floor_is_relative_to_the_prevalence(
     check_rules(promtool, tmp_path, case)
 
 
-def test_the_example_of_intervals_fires_where_no_alarms_are_declared(
-    require_command: Callable[[str], str], tmp_path: Path
-) -> None:
-    """Uncommented it fires after its time, and not for a stream whose detector speaks for it."""
-    promtool = require_command("promtool")
-    (tmp_path / "rules.yml").write_text(example("streameval-intervals"))
-    series = 'streameval_figure_difference_upper{{stream="{}", figure="auc_pr"}}'
-    alert = {
-        "exp_labels": {"severity": "info", "stream": "bad", "figure": "auc_pr"},
-        "exp_annotations": {
-            "summary": "bad: AUC-PR has fallen",
-            "description": "By -0.050 at the least, against the windows before.",
-        },
-    }
-    case = {
-        "rule_files": ["rules.yml"],
-        "tests": [
-            {
-                "interval": "1m",
-                "input_series": [
-                    {"series": series.format("bad"), "values": "0.1x9 -0.05x40"},
-                    {"series": series.format("watched"), "values": "-0.05x50"},
-                    {"series": 'streameval_alarm_waiting{stream="watched"}', "values": "0x50"},
-                ],
-                "alert_rule_test": [
-                    {"eval_time": at, "alertname": "StreamevalWorseThanBefore", "exp_alerts": each}
-                    for at, each in (("20m", []), ("30m", [alert]))
-                ],
-            }
-        ],
-    }
-    check_rules(promtool, tmp_path, case)
-
-
 def test_the_dashboard_is_one() -> None:
     """Every panel has a title and its own place; no expression occurs twice."""
     panels = DASHBOARD["panels"]

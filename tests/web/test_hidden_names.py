@@ -198,7 +198,11 @@ def test_metrics_are_of_the_tokens_streams(shared: tuple[Site, Header]) -> None:
         "streameval_streams_missing",
     }
     of_all = {name for name, _ in series(one.http.get("/metrics").text)}
-    assert {"streameval_rows_total", "streameval_streams", "streameval_calls_total"} <= of_all
+    assert {
+        "streameval_rows_total",
+        "streameval_streams",
+        "streameval_http_requests_total",
+    } <= of_all
 
 
 def series(text: str) -> set[tuple[str, str]]:

@@ -227,10 +227,10 @@ def test_the_exporter_repeats_what_passes() -> None:
         provider.shutdown()
         assert kept_ids(http, client) == 106
         calls = re.findall(
-            r'streameval_calls_total\{code="(\w+)",method="otlp_logs"\} (\d+)',
+            r'streameval_http_requests_total\{code="(\w+)",method="otlp_logs"\} (\d+)',
             http.get("/metrics").text,
         )
-        assert dict(calls) == {"OK": "2", "RESOURCE_EXHAUSTED": "1"}
+        assert dict(calls) == {"OK": "2", "ResourceExhausted": "1"}
 
 
 def test_json() -> None:

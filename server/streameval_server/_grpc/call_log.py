@@ -18,7 +18,7 @@ import asyncio
 import logging
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import grpc
 
@@ -34,6 +34,14 @@ if TYPE_CHECKING:
         def code(self) -> object: ...
         def peer(self) -> str: ...
 
+    class CallObserver(Protocol):
+        """Learns when calls begin and end: the metrics."""
+
+        def began(self, method: str, transport: Transport) -> None: ...
+        def ended(self, method: str, transport: Transport, code: str, took_s: float) -> None: ...
+
+
+Transport: TypeAlias = Literal["grpc", "http"]
 
 _log = logging.getLogger("streameval_server.calls")
 
@@ -52,21 +60,23 @@ class CallLog:
 
     Attributes
     ----------
-    on_call_ended : callable
-        Called at the end of each call, with its method, its status and its seconds.
+    observer : CallObserver or None
+        Called at the start of each call, and at its end with its status and its seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.on_call_ended: Callable[[str, str, float], None] = _ignore
+        self.observer: CallObserver | None = None
         self._clock = clock
         self._next_refusal_s = -float("inf")
         self._unlogged_refusals = 0
 
     @contextmanager
-    def call(self, context: CallOutcome) -> Iterator[None]:
+    def call(self, context: CallOutcome, transport: Transport = "grpc") -> Iterator[None]:
         """Log this task's call when the ``with`` block ends."""
-        began = self._clock()
+        began, method = self._clock(), current_call.get().method
         code = ""
+        if self.observer is not None:
+            self.observer.began(method, transport)
         try:
             yield
         except asyncio.CancelledError:
@@ -74,7 +84,8 @@ class CallLog:
             raise
         finally:
             code, took_s = code or _code(context), self._clock() - began
-            self.on_call_ended(current_call.get().method, code, took_s)
+            if self.observer is not None:
+                self.observer.ended(method, transport, code, took_s)
             self._write(code, context, took_s)
 
     def unexpected(self, error: Exception) -> None:
@@ -105,10 +116,6 @@ class CallLog:
             fields["more_refused"] = self._unlogged_refusals
             self._unlogged_refusals = 0
         _log.log(level, "call %s", code, extra={"fields": fields})
-
-
-def _ignore(_method: str, _code: str, _took_s: float) -> None:
-    """Do nothing: the default of `CallLog.on_call_ended`."""
 
 
 def _level(code: str) -> int:

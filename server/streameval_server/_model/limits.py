@@ -96,7 +96,7 @@ class Limits:
         Queries of one token, or of all callers without tokens, that may be under way; more
         are refused, to be retried.
     max_metric_series : int
-        Series that the metrics of all streams may have in /metrics, 28 for each
+        Series that the metrics of all streams may have in /metrics, 46 for each
         stream; further streams are counted, not shown.
     """
 

@@ -60,7 +60,7 @@ def make_app(
     runner = CallRunner(server.guard, server.call_log)
     bodies, files = BodyReader(settings.limits), Files()
     metrics = Metrics(
-        server.methods,
+        server,
         runner,
         CollectorRegistry(),
         interval_s=settings.metrics_interval_s,
@@ -68,7 +68,7 @@ def make_app(
         max_series=settings.limits.max_metric_series,
         intake=intake,
     )
-    server.call_log.on_call_ended = metrics.calls.record
+    server.call_log.observer = metrics.calls
     paths = [
         Path(
             route.path.replace("{name}", "{name:path}"),

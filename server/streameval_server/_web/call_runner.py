@@ -118,7 +118,7 @@ class CallRunner:
         current_call.set(call)
         outcome = RequestOutcome(request)
         async with AsyncExitStack() as stack:
-            stack.enter_context(self._log.call(outcome))
+            stack.enter_context(self._log.call(outcome, "http"))
             try:
                 if not rule.open:
                     authorise_call(self._guard, _single_header(request, TOKEN_HEADER), rule)

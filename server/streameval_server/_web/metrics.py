@@ -1,4 +1,4 @@
-"""The metrics that Prometheus scrapes: calls, the server, and each stream's figures.
+"""The metrics that Prometheus scrapes: calls, the server, and each stream's metrics.
 
 Collecting is expensive, so it goes on in the background: a scrape waits for it for `_MAX_WAIT_S` at
 most, and then answers what is known, with the number of streams that are still missing. The result
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
     from starlette.requests import Request
 
-    from streameval_server._grpc.methods import Methods
+    from streameval_server._grpc.server import Server
     from streameval_server._payloads.intake import PayloadIntake
     from streameval_server._web.call_runner import AuthorisedRequest, CallRunner
 
@@ -74,8 +74,8 @@ class Metrics:
 
     Parameters
     ----------
-    methods
-        The server's methods.
+    server
+        Its methods and query threads answer.
     runner
         Authorises and logs each scrape.
     registry
@@ -90,7 +90,7 @@ class Metrics:
 
     def __init__(
         self,
-        methods: Methods,
+        server: Server,
         runner: CallRunner,
         registry: CollectorRegistry,
         *,
@@ -106,8 +106,8 @@ class Metrics:
         self._max_age_s = _MAX_AGE * interval_s
         self._max_wait_s = _MAX_WAIT_S if interval_s else None
         self._window_s = window_s
-        self._status = methods.find(_STATUS)
-        self._streams = StreamMetrics(methods, window_s=window_s, max_series=max_series)
+        self._status = server.methods.find(_STATUS)
+        self._streams = StreamMetrics(server, window_s=window_s, max_series=max_series)
         self._scrapes: dict[tuple[tuple[str, ...] | None, ...], _Scrape] = {}
 
     async def respond(self, request: Request) -> Response:
@@ -117,7 +117,7 @@ class Metrics:
     async def _answer(self, authorised: AuthorisedRequest) -> Response:
         check = CallCheck(_RULE)
         encode, kind = choose_encoder(authorised.request.headers.get("accept", ""))
-        chosen = tuple(sorted(set(authorised.request.query_params.getlist("stream")))) or None
+        chosen = tuple(dict.fromkeys(authorised.request.query_params.getlist("stream"))) or None
         while True:
             streams = current_access().streams
             status: Any = await self._status.answer(admin_pb2.GetServerStatusRequest())

@@ -1,6 +1,6 @@
 """Pairs for Prometheus: how far two models differ on shared ids, and whether that suffices.
 
-A comparison takes some milliseconds of a query thread for each figure. So a scrape compares at
+A comparison takes some milliseconds of a query thread for each metric. So a scrape compares at
 most `MAX_NEW_PAIRS` pairs, the longest waiting first, and repeats the others' last comparison.
 """
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client.core import GaugeMetricFamily
 
-from streameval.statistics import ComparedPair, Place
+from streameval.statistics import BY_NAME, ComparedPair, Place
 from streameval.v1 import pair_pb2
 from streameval_server._model.errors import Code, RequestError
 
@@ -27,7 +27,7 @@ MAX_NEW_PAIRS = 4
 """Pairs that one scrape compares."""
 
 SERIES_A_PAIR = 6 * len(Place.MONITOR.names()) + 4
-"""Difference, its limits, evidence, since when it suffices, and refusal of each figure; shared
+"""Difference, its limits, evidence, since when it suffices, and refusal of each metric; shared
 ids, their share, and the labelled ones of both classes."""
 
 _Names = tuple[str, str, str]
@@ -43,7 +43,7 @@ class PairReadings:
     Attributes
     ----------
     by_names : dict of (str, str, str) to list of PairComparison
-        By the names of the pair and of its streams: one for each figure, of pairs that had
+        By the names of the pair and of its streams: one for each metric, of pairs that had
         their turn, the longest ago first.
     left_out : int
         How many pairs are not exported.
@@ -117,18 +117,26 @@ def pair_families(readings: PairReadings) -> Iterator[Metric]:
         "Pairs without series, because there would be too many.",
         value=readings.left_out,
     )
-    yield from _figures(readings)
+    yield from _metrics(readings)
     yield from _counts(readings)
 
 
-def _figures(readings: PairReadings) -> Iterator[Metric]:
-    labels = ("pair", "a", "b", "figure")
-    families = {
-        name: GaugeMetricFamily(f"streameval_pair_{name}", help_, labels=labels)
-        for name, help_ in (
-            ("difference", "a's figure minus b's, on the ids that both have scored."),
-            ("difference_lower", "Lower limit of its 95 % interval, however often one looks."),
-            ("difference_upper", "Upper limit of the same."),
+def _metrics(readings: PairReadings) -> Iterator[Metric]:
+    labels = ("pair", "a", "b")
+    differences = {
+        metric: [
+            GaugeMetricFamily(f"streameval_pair_{metric}_difference{suffix}", help_, labels=labels)
+            for suffix, help_ in (
+                ("", f"{BY_NAME[metric].title} of a minus b's, on the ids that both have scored."),
+                ("_lower", "Lower limit of its 95 % interval, however often one looks."),
+                ("_upper", "Upper limit of the same."),
+            )
+        ]
+        for metric in Place.MONITOR.names()
+    }
+    evidence, decided, refused = (
+        GaugeMetricFamily(f"streameval_pair_{name}", help_, labels=(*labels, "metric", *more))
+        for name, help_, *more in (
             (
                 "evidence",
                 "The evidence that one of them is better, as a share of what decides, 0 to 1.",
@@ -137,31 +145,29 @@ def _figures(readings: PairReadings) -> Iterator[Metric]:
                 "decided_timestamp_seconds",
                 "Since when the evidence has decided without interruption.",
             ),
+            ("refused", "Why a difference has no limits.", "reason"),
         )
-    }
-    refused = GaugeMetricFamily(
-        "streameval_pair_refused",
-        "Why a difference has no limits.",
-        labels=(*labels, "reason"),
     )
     for names, comparisons in sorted(readings.by_names.items()):
         for found in comparisons:
             difference = found.compared.difference
-            of = (*names, difference.name)
+            value, lower, upper = differences[difference.name]
             if difference.HasField("value"):
-                families["difference"].add_metric(of, difference.value)
+                value.add_metric(names, difference.value)
             if found.anytime.HasField("lower"):
-                families["difference_lower"].add_metric(of, found.anytime.lower)
-                families["difference_upper"].add_metric(of, found.anytime.upper)
+                lower.add_metric(names, found.anytime.lower)
+                upper.add_metric(names, found.anytime.upper)
+            of = (*names, difference.name)
             if found.HasField("e_value"):
-                families["evidence"].add_metric(of, _share(found.e_value))
+                evidence.add_metric(of, _share(found.e_value))
             if found.HasField("decided_since"):
-                since_s = found.decided_since.ToMicroseconds() / 1e6
-                families["decided_timestamp_seconds"].add_metric(of, since_s)
+                decided.add_metric(of, found.decided_since.ToMicroseconds() / 1e6)
             if found.refusal:
                 reason = pair_pb2.PairRefusal.Name(found.refusal).removeprefix(_REFUSAL_PREFIX)
                 refused.add_metric((*of, reason.lower()), 1)
-    yield from (*families.values(), refused)
+    for each in differences.values():
+        yield from each
+    yield from (evidence, decided, refused)
 
 
 def _share(e_value: float) -> float:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client.core import GaugeMetricFamily
 
-from streameval.statistics import HEADLINE
+from streameval.statistics import BY_NAME, HEADLINE
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import Code, RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from prometheus_client.core import Metric
 
@@ -26,7 +26,15 @@ MAX_NEW_PROJECTIONS = 1
 """Projections that one scrape makes."""
 
 SERIES_A_PROJECTION = 3 * 6
-"""Value, limits of the interval, limits of any labels, and refusal of three figures."""
+"""Value, limits of the interval, limits of any labels, and refusal of three metrics."""
+
+_SUFFIXES = {
+    "": "as projected",
+    "_lower": "lower limit of its 95 % interval",
+    "_upper": "upper limit of the same",
+    "_least": "not below, whatever the missing labels are",
+    "_greatest": "not above, whatever the missing labels are",
+}
 
 _TOLERATED = {Code.NOT_FOUND, Code.FAILED_PRECONDITION, Code.RESOURCE_EXHAUSTED}
 """Errors of one stream, deleted or too large: they leave it without a projection."""
@@ -50,7 +58,7 @@ async def read_projections(
     snapshot: Method,
     names: Iterable[str],
     before: ProjectionReadings,
-    selection: Callable[[str], types_pb2.Selection],
+    window_us: int,
 ) -> ProjectionReadings:
     """Project the streams whose turn it is; the others are as `before`.
 
@@ -62,15 +70,17 @@ async def read_projections(
         The streams that have projections.
     before : ProjectionReadings
         The previous scrape's.
-    selection : callable
-        Returns a stream's window.
+    window_us : int
+        Length of the recent window.
     """
     wanted = dict.fromkeys(names)
     kept = {name: found for name, found in before.by_name.items() if name in wanted}
     turns = [*(name for name in wanted if name not in kept), *kept]
     for name in turns[:MAX_NEW_PROJECTIONS]:
+        selection = types_pb2.Selection(stream=name)
+        selection.last.FromMicroseconds(window_us)
         request = query_pb2.GetSnapshotRequest(
-            selection=selection(name), metrics=[HEADLINE], projection=True
+            selection=selection, metrics=[HEADLINE], projection=True
         )
         kept.pop(name, None)
         try:
@@ -84,35 +94,46 @@ async def read_projections(
 
 
 def projection_families(readings: ProjectionReadings) -> Iterator[Metric]:
-    """Yield the metric families of projections. A refused figure has a reason and no value."""
-    labels = ("stream", "figure", "prevalence")
-    families = {
-        name: GaugeMetricFamily(f"streameval_{name}", help_, labels=labels)
-        for name, help_ in (
-            ("projected", "A figure of the recent window once its labels are in, as projected."),
-            ("projected_lower", "Lower limit of its 95 % interval."),
-            ("projected_upper", "Upper limit of the same."),
-            ("projected_least", "The figure is not below, whatever the missing labels are."),
-            ("projected_greatest", "The figure is not above, whatever the missing labels are."),
-        )
-    }
+    """Yield the metric families of projections. A refused metric has a reason and no value."""
+    labels = ("stream", "prevalence")
+    families: dict[str, dict[str, GaugeMetricFamily]] = {}
     refused = GaugeMetricFamily(
         "streameval_projection_refused",
-        "Why a figure is not projected.",
-        labels=(*labels, "reason"),
+        "Why a metric is not projected.",
+        labels=("stream", "metric", "prevalence", "reason"),
     )
     for name, projection in sorted(readings.by_name.items()):
         for metric in () if projection is None else projection.metrics:
+            if metric.name not in families:
+                families[metric.name] = {
+                    suffix: GaugeMetricFamily(
+                        f"streameval_{metric.name}_projected{suffix}",
+                        f"{BY_NAME[metric.name].title} of the recent window once its labels are "
+                        f"in: {text}.",
+                        labels=labels,
+                    )
+                    for suffix, text in _SUFFIXES.items()
+                }
             own = "reference" if metric.HasField("prevalence") else "own"
-            of = (name, metric.name, own)
-            if metric.HasField("limits"):
-                families["projected_least"].add_metric(of, metric.limits.lower)
-                families["projected_greatest"].add_metric(of, metric.limits.upper)
+            _add(families[metric.name], (name, own), metric)
             if metric.refusal:
                 reason = types_pb2.ProjectionRefusal.Name(metric.refusal)
-                refused.add_metric((*of, reason.removeprefix("PROJECTION_REFUSAL_").lower()), 1)
-            elif metric.HasField("projected"):
-                families["projected"].add_metric(of, metric.projected)
-                families["projected_lower"].add_metric(of, metric.interval.lower)
-                families["projected_upper"].add_metric(of, metric.interval.upper)
-    yield from (*families.values(), refused)
+                reason = reason.removeprefix("PROJECTION_REFUSAL_").lower()
+                refused.add_metric((name, metric.name, own, reason), 1)
+    for each in families.values():
+        yield from each.values()
+    yield refused
+
+
+def _add(
+    families: Mapping[str, GaugeMetricFamily],
+    labels: tuple[str, ...],
+    metric: types_pb2.ProjectedMetric,
+) -> None:
+    if metric.HasField("limits"):
+        families["_least"].add_metric(labels, metric.limits.lower)
+        families["_greatest"].add_metric(labels, metric.limits.upper)
+    if not metric.refusal and metric.HasField("projected"):
+        families[""].add_metric(labels, metric.projected)
+        families["_lower"].add_metric(labels, metric.interval.lower)
+        families["_upper"].add_metric(labels, metric.interval.upper)

@@ -23,7 +23,7 @@ export function prometheusRule(name, snapshot) {
     `      # Seen: ${title} ${figure(metric(snapshot, HEADLINE).value)} (${figure(limits.lower)} to ${figure(limits.upper)}), ${seen(snapshot)}.`,
     "      - alert: ModelBelowWhatWasSeen",
     "        expr: |",
-    `          streameval_figure_upper{stream="${name}", figure="${HEADLINE}", window="recent"}`,
+    `          streameval_${HEADLINE}_upper{stream="${name}", window="recent"}`,
     `            < ${floor}`,
     "        for: 15m",
     "        labels: {severity: warning}",
