@@ -30,4 +30,4 @@ STOPSIGNAL SIGTERM
 ENTRYPOINT ["streameval"]
 CMD ["serve"]
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \
-  CMD ["streameval", "health", "127.0.0.1:50051"]
+  CMD ["streameval", "health"]

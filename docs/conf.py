@@ -120,7 +120,7 @@ def _write(target: Path, page: str) -> None:
 
 
 def _plain(code: re.Match[str]) -> str:
-    return "`" + code.group(1).replace("<", "").replace(">", "") + "`"
+    return "`" + re.sub(r" <[^>]*>", "", code.group(1)) + "`"  # an argument's type
 
 
 # Their docstrings explain the modules inside, to those who change them.

@@ -61,7 +61,9 @@ def refusal(result: Result) -> str:
 def report_of(address: str, stream: str, directory: Path, *options: str) -> str:
     """Return the report of a stream, which the command writes into `directory`."""
     file = directory / "report.html"
-    made = CommandRunner().invoke(app, ["report", address, stream, "-o", str(file), *options])
+    made = CommandRunner().invoke(
+        app, ["report", "--server", address, stream, "-o", str(file), *options]
+    )
     assert made.exit_code == 0, made.output
     assert made.stdout.strip() == str(file)
     return file.read_text(encoding="utf-8")

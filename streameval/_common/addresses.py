@@ -3,6 +3,64 @@
 from __future__ import annotations
 
 import ipaddress
+import re
+from urllib.parse import urlsplit
+
+from streameval._common.errors import StreamEvalError
+
+DEFAULT_PORT = 50051
+
+_GRPC_SCHEMES = re.compile(r"(unix|unix-abstract|dns|ipv4|ipv6|vsock|xds):")
+"""What begins a target of gRPC that is no host and port alone."""
+
+_URL_SCHEMES = {"http": False, "grpc": False, "https": True, "grpcs": True}
+"""The beginnings of URLs that mean a server, and whether they ask for TLS."""
+
+
+def read_address(text: str, source: str) -> tuple[str, bool]:
+    """Return the ``host:port`` that a text means, and whether it asks for TLS.
+
+    A URL means its host and port, and without a port the default one. Names that gRPC resolves
+    itself (``unix:``, ``dns:``, ...) stay as they are.
+
+    Parameters
+    ----------
+    text : str
+    source : str
+        The option or variable that holds the address, for messages.
+
+    Raises
+    ------
+    StreamEvalError
+        For a text that has no host, or whose port is no port.
+
+    Examples
+    --------
+    >>> read_address("eval.example.org", "--server")
+    ('eval.example.org:50051', False)
+    >>> read_address("https://[::1]:7/#/fraud", "--server")
+    ('[::1]:7', True)
+    """
+    if _GRPC_SCHEMES.match(text):
+        return text, False
+    scheme, is_url, rest = text.strip().partition("://")
+    if is_url and scheme.lower() not in _URL_SCHEMES:
+        raise StreamEvalError(f"{source} must be HOST:PORT, got {text!r}: leave out {scheme}://")
+    location = rest if is_url else scheme
+    target = re.split("[/?#]", location, maxsplit=1)[0]
+    is_more = target != location and not is_url
+    if target.count(":") > 1 and not target.startswith("["):
+        target = f"[{target}]"  # an IPv6 address without a port
+    try:
+        parts = urlsplit(f"//{target}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if not host or port == 0 or re.search(r"[\s@]", target) or is_more:
+        example = f"for instance {source} 127.0.0.1:{DEFAULT_PORT}"
+        raise StreamEvalError(f"{source} must be HOST:PORT, got {text!r}: {example}")
+    shown = f"[{host}]" if ":" in host else host
+    return f"{shown}:{port or DEFAULT_PORT}", bool(is_url) and _URL_SCHEMES[scheme.lower()]
 
 
 def is_local(address: str) -> bool:

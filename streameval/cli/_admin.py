@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated
 
@@ -10,11 +9,11 @@ import typer
 
 from streameval._common.errors import StreamEvalError
 from streameval._common.spans import parse_span
+from streameval.cli._commands import Commands
+from streameval.cli._connection import connection
 from streameval.cli._connection_options import connects
 from streameval.cli._errors import one_line_errors
 from streameval.cli._options import (
-    Address,
-    AddressOrData,
     AsJson,
     Config,
     Data,
@@ -34,8 +33,8 @@ from streameval.cli._options import (
     Window,
 )
 
-admin = typer.Typer(help="Administer a server.", no_args_is_help=True)
-clock = typer.Typer(help="Decide what a server does about a clock in doubt.", no_args_is_help=True)
+admin = Commands("Administer a server.")
+clock = Commands("Decide what a server does about a clock in doubt.")
 admin.add_typer(clock, name="clock")
 
 Until = Annotated[
@@ -43,19 +42,17 @@ Until = Annotated[
     typer.Option(metavar="REVISION", help="Revision of the log. [default: the last]"),
 ]
 
-_ADDRESS = re.compile(r"[^/]+:\d+")
-
 
 @admin.command()
 @connects
-def status(address: Address, *, as_json: AsJson = False) -> None:
+def status(*, as_json: AsJson = False) -> None:
     """Print a server's status: its log, its memory and disk, warnings.
 
     Exit code 1 when the server does not commit.
     """
     from streameval.cli import _online  # noqa: PLC0415 - loaded only for a server
 
-    serving = _online.status(address, as_json=as_json)
+    serving = _online.status(as_json=as_json)
     if not serving:
         raise typer.Exit(1)
 
@@ -63,7 +60,6 @@ def status(address: Address, *, as_json: AsJson = False) -> None:
 @admin.command(name="hash")
 @connects
 def hash_command(
-    address: AddressOrData = None,
     *,
     until: Annotated[
         int | None,
@@ -78,17 +74,16 @@ def hash_command(
 
     A server, its data directory and its restored backup have equal hashes at equal revisions.
     """
-    _either(address, data)
-    if address is None:
+    if _is_offline(data, config):
         from streameval.cli import _offline  # noqa: PLC0415 - the extra may be absent
 
         _offline.state_hash(data, config, until)
         return
     if until is not None:
-        raise StreamEvalError("a server has only the newest hash: give --data instead of HOST:PORT")
+        raise StreamEvalError("a server has only the newest hash: give --data DIRECTORY, too")
     from streameval.cli import _online  # noqa: PLC0415 - as above
 
-    _online.state_hash(address)
+    _online.state_hash()
 
 
 @admin.command()
@@ -127,27 +122,23 @@ def backup(
         Path,
         typer.Argument(help="The file to write, which must not exist yet; - for standard output."),
     ],
-    address: AddressOrData = None,
     *,
     data: Data = None,
     config: Config = None,
 ) -> None:
     """Copy the log and its checkpoints to a FILE, at one revision, while the server runs.
 
-    From the server at HOST:PORT, or from a data directory on this machine.
+    From a server, or with --data from a directory on this machine.
     """
-    _either(address, data)
-    if address is not None and _ADDRESS.fullmatch(str(file)):
-        raise StreamEvalError(f"{file} is an address: the order is backup FILE HOST:PORT")
     target = None if str(file) == "-" else file
-    if address is None:
+    if _is_offline(data, config):
         from streameval.cli import _offline  # noqa: PLC0415 - the extra may be absent
 
         _offline.backup(target, data, config)
     else:
         from streameval.cli import _online  # noqa: PLC0415 - as above
 
-        _online.backup(target, address)
+        _online.backup(target)
 
 
 @admin.command()
@@ -167,7 +158,6 @@ def restore(
 @admin.command()
 @connects
 def compact(
-    address: AddressOrData = None,
     *,
     data: Data = None,
     config: Config = None,
@@ -177,20 +167,19 @@ def compact(
     Earlier revisions can no longer be replayed: back up first. A running server reuses the
     space; the file becomes smaller only with --data, while no server runs.
     """
-    _either(address, data)
-    if address is None:
+    if _is_offline(data, config):
         from streameval.cli import _offline  # noqa: PLC0415 - the extra may be absent
 
         _offline.compact(data, config)
     else:
         from streameval.cli import _online  # noqa: PLC0415 - as above
 
-        _online.compact(address)
+        _online.compact()
 
 
 @clock.command()
 @connects
-def accept(address: Address) -> None:
+def accept() -> None:
     """Confirm that the server's clock is right, after a step or a long stop put it in doubt.
 
     What is due by that clock then expires, and that cannot be undone: compare the times that
@@ -198,7 +187,7 @@ def accept(address: Address) -> None:
     """
     from streameval.cli import _online  # noqa: PLC0415 - loaded only for a server
 
-    _online.accept_clock(address)
+    _online.accept_clock()
 
 
 @admin.command()
@@ -238,20 +227,18 @@ def repair(
 @admin.command(name="export")
 @connects
 def export_command(
-    address: Address,
     stream: StreamName,
     file: NewFile,
 ) -> None:
     """Write a whole stream to a FILE: settings, counts, panes, slices, waiting ids."""
     from streameval.cli import _online  # noqa: PLC0415 - loaded only for a server
 
-    _online.export_stream(address, stream, file)
+    _online.export_stream(stream, file)
 
 
 @admin.command(name="import")
 @connects
 def import_command(
-    address: Address,
     file: Export,
     *,
     stream: Annotated[
@@ -266,7 +253,7 @@ def import_command(
     """
     from streameval.cli import _online  # noqa: PLC0415 - loaded only for a server
 
-    _online.import_stream(address, file, stream)
+    _online.import_stream(file, stream)
 
 
 @admin.command(name="token")
@@ -389,6 +376,10 @@ def sample_command(
         _offline.sample(stream, options, until=until, data=data, config=config)
 
 
-def _either(address: str | None, data: Path | None) -> None:
-    if address is not None and data is not None:
-        raise StreamEvalError("give HOST:PORT or --data, not both")
+def _is_offline(data: Path | None, config: Path | None) -> bool:
+    """Whether a command reads a data directory; a server that is named, too, is a mistake."""
+    is_offline = data is not None or config is not None
+    if is_offline and connection().has_option:
+        option = "--config" if data is None else "--data"
+        raise StreamEvalError(f"give --server or {option}, not both")
+    return is_offline

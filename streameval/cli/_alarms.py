@@ -9,20 +9,20 @@ import typer
 
 from streameval._common.errors import StreamEvalError
 from streameval._common.spans import format_span, parse_span
+from streameval.cli._commands import Commands
 from streameval.cli._connection import connect
 from streameval.cli._connection_options import connects
-from streameval.cli._options import Address, AsJson, Prefix, StreamName, parse_time
+from streameval.cli._options import AsJson, Prefix, StreamName, parse_time
 
 if TYPE_CHECKING:
     from streameval.client import AlarmSettings, AlarmStatus
 
-alarms = typer.Typer(help="Declare, list and acknowledge alarms.", no_args_is_help=True)
+alarms = Commands("Declare, list and acknowledge alarms.")
 
 
 @alarms.command(name="list")
 @connects
 def list_command(
-    address: Address,
     *,
     prefix: Prefix = "",
     open_only: Annotated[bool, typer.Option("--open", help="Only open alarms.")] = False,
@@ -31,7 +31,7 @@ def list_command(
     """Print the detectors of a server and their alarms."""
     from streameval.cli._output import print_json, print_table, say  # noqa: PLC0415 - slow to import
 
-    with connect(address) as client:
+    with connect() as client:
         found = client.list_alarms(prefix, open_only=open_only)
     if as_json:
         print_json([each.to_dict() for each in found])
@@ -48,11 +48,11 @@ def list_command(
 
 @alarms.command()
 @connects
-def show(address: Address, stream: StreamName, *, as_json: AsJson = False) -> None:
+def show(stream: StreamName, *, as_json: AsJson = False) -> None:
     """Print the detector of a stream and its alarms."""
     from streameval.cli._output import print_json, say  # noqa: PLC0415 - slow to import
 
-    with connect(address) as client:
+    with connect() as client:
         found = client.stream_alarms(stream)
         declared = None if found is None or as_json else client.get_stream(stream).settings.alarms
     if as_json:
@@ -71,7 +71,6 @@ def show(address: Address, stream: StreamName, *, as_json: AsJson = False) -> No
 @alarms.command()
 @connects
 def ack(
-    address: Address,
     stream: StreamName,
     number: Annotated[int, typer.Argument(min=1, help="The alarm's number.")],
     *,
@@ -80,7 +79,7 @@ def ack(
     """Acknowledge an alarm, so that its watch may raise another."""
     from streameval.cli._output import print_json, say  # noqa: PLC0415 - slow to import
 
-    with connect(address) as client:
+    with connect() as client:
         found = client.acknowledge_alarm(stream, number)
     if as_json:
         print_json(found.to_dict())
@@ -95,7 +94,6 @@ def ack(
 @alarms.command()
 @connects
 def declare(
-    address: Address,
     stream: StreamName,
     *,
     watch: Annotated[
@@ -149,7 +147,7 @@ def declare(
         reference=None if reference is None else _reference(reference),
         label_wait=None if label_wait is None else parse_span(label_wait, "--label-wait"),
     )
-    with connect(address) as client:
+    with connect() as client:
         client.update_stream(stream, alarms=settings)
         found = client.stream_alarms(stream)
     assert found is not None
@@ -162,11 +160,11 @@ def declare(
 
 @alarms.command()
 @connects
-def stop(address: Address, stream: StreamName) -> None:
+def stop(stream: StreamName) -> None:
     """Stop declaring alarms for a stream, and drop its alarms."""
     from streameval.cli._output import say  # noqa: PLC0415 - slow to import
 
-    with connect(address) as client:
+    with connect() as client:
         client.update_stream(stream, alarms=None)
     say(f"{stream} declares no alarms any more")
 

@@ -6,18 +6,16 @@ longer to import than ``health`` and ``--version`` take to run.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
-import typer.core
 
 from streameval import __version__
 from streameval._common.errors import StreamEvalError
-from streameval._common.redaction import redact_tokens
 from streameval.cli._admin import admin
 from streameval.cli._alarms import alarms
+from streameval.cli._commands import Commands
 from streameval.cli._compare import compare
 from streameval.cli._connection import DEFAULT_TIMEOUT_S
 from streameval.cli._connection_options import connects
@@ -26,7 +24,6 @@ from streameval.cli._errors import one_line_errors
 from streameval.cli._mapping import mapping
 from streameval.cli._marks import marks
 from streameval.cli._options import (
-    Address,
     AsJson,
     Decimal,
     DecimalSign,
@@ -50,44 +47,7 @@ from streameval.cli._query import query, reliability, report, sample, verdict
 from streameval.cli._serve import serve
 from streameval.cli._streams import streams
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-_UsageError: Any = typer.BadParameter.__base__
-"""The error of a wrong command line: click's, or of the copy of click in newer typers."""
-
-
-class _Commands(typer.core.TyperGroup):
-    """The group of all commands. Its errors quote arguments, which may hold a mistyped token."""
-
-    def make_context(self, *arguments: Any, **options: Any) -> Any:
-        """Parse the options before the command."""
-        with _redacted_errors():
-            return super().make_context(*arguments, **options)
-
-    def invoke(self, ctx: Any) -> Any:
-        """Parse and run a command."""
-        with _redacted_errors():
-            return super().invoke(ctx)
-
-
-@contextmanager
-def _redacted_errors() -> Iterator[None]:
-    try:
-        yield
-    except _UsageError as error:
-        error.message = redact_tokens(error.message)
-        raise
-
-
-app = typer.Typer(
-    name="streameval",
-    cls=_Commands,
-    help="Live, exact evaluation of binary scorers.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",  # paragraphs are wrapped to the terminal
-)
+app = Commands("Live, exact evaluation of binary scorers.", name="streameval")
 
 _FILES = (
     "A .csv, .ndjson or .jsonl file (or .gz or .zst of one), a .parquet or .npz file, or a "
@@ -273,19 +233,19 @@ def auc_command(
 @app.command()
 @connects
 def push(
-    file: Annotated[
-        Path | None,
-        typer.Argument(exists=True, help=_FILES),
-    ] = None,
-    *,
-    to: Annotated[str, typer.Option("--to", metavar="HOST:PORT", help="Address of the server.")],
     stream: Annotated[
-        str,
+        str | None, typer.Argument(help="Stream to push to, for instance fraud/v3.")
+    ] = None,
+    file: Annotated[Path | None, typer.Argument(exists=True, help=_FILES)] = None,
+    *,
+    spool: Annotated[
+        Path | None,
         typer.Option(
-            "--stream",
-            help="Stream to push to, for instance fraud/v3; a client's spool names its own.",
+            exists=True,
+            dir_okay=False,
+            help="The rows that a client could not send, in place of STREAM and FILE.",
         ),
-    ] = "",
+    ] = None,
     score: ScoreColumn = "score",
     label: LabelColumn = "label",
     positive: PositiveLabel = None,
@@ -303,7 +263,9 @@ def push(
     time_unit: TimeUnitOption = None,
     segment: Annotated[
         list[str] | None,
-        typer.Option(help="Column of a declared segment key; may be given several times."),
+        typer.Option(
+            metavar="COLUMN", help="Column of a declared segment key; may be given several times."
+        ),
     ] = None,
     labels: Annotated[
         Path | None,
@@ -382,11 +344,11 @@ def push(
         time_unit="" if time_unit is None else time_unit.value,
     )
     is_complete = _push.push_any(
+        stream,
         file,
+        spool=spool,
         layout=layout,
         labels=labels,
-        to=to,
-        stream=stream,
         create=create,
         settings={"pane": pane, "retention": retention, "resolution": resolution},
         source=source,
@@ -405,14 +367,13 @@ for _command in (query, verdict, reliability, report, sample):
 @app.command()
 @connects
 def health(
-    address: Address,
     *,
     timeout_s: Annotated[float, typer.Option(min=0.1, help="Seconds to wait.")] = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Print a server's health; exit code 1 when it does not serve. For probes."""
     from streameval.cli import _health  # noqa: PLC0415 - imports gRPC
 
-    serving = _health.health(address, timeout_s)
+    serving = _health.health(timeout_s)
     if not serving:
         raise typer.Exit(1)
 
@@ -424,7 +385,6 @@ app.command()(compare)
 @app.command()
 @connects
 def top(
-    address: Address,
     *,
     order: Order = None,
     reverse: Reverse = False,
@@ -446,7 +406,7 @@ def top(
     query = _list_reading.parse_query(
         order, reverse=reverse, window=window, search=search, prefix=prefix, limit=limit
     )
-    _top.top(address, query, every_s=every, once=once)
+    _top.top(query, every_s=every, once=once)
 
 
 app.add_typer(streams, name="streams")
@@ -465,7 +425,7 @@ def _print_version(wanted: bool) -> None:
 
 
 @app.callback()
-@connects(before_command=True)
+@connects
 def _global_options(
     *,
     _version: Annotated[

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streameval._common.errors import StreamEvalError
-from streameval.cli._connection import connect
+from streameval.cli._connection import command, connect
 from streameval.cli._connection_options import connects
 from streameval.cli._errors import one_line
 from streameval.cli._options import AsJson, Prevalence, Window, parse_part
@@ -15,19 +15,11 @@ from streameval.cli._options import AsJson, Prevalence, Window, parse_part
 if TYPE_CHECKING:
     from streameval.client import Client, PairComparison, PairInfo, StreamComparison
 
-DEFAULT_SERVER = "localhost:50051"
-
 
 @connects
 def compare(
-    names: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="[HOST:PORT] A B",
-            help=f"Two streams. The server is {DEFAULT_SERVER} unless its address is before them.",
-            show_default=False,
-        ),
-    ],
+    a: Annotated[str, typer.Argument(help="Stream, the champion as a rule.")],
+    b: Annotated[str, typer.Argument(help="The other stream.")],
     *,
     paired: Annotated[
         bool, typer.Option("--paired", help="On the ids that both have scored, by their pair.")
@@ -53,28 +45,21 @@ def compare(
     Without --paired the cases of the two are taken as independent, which two models on the
     same ids are not: then the interval is several times too wide.
     """
-    if len(names) not in {2, 3}:
-        raise StreamEvalError(
-            "compare takes two streams, or the server's address and two streams: "
-            "streameval compare localhost:50051 fraud/v3 fraud/v4 --paired"
-        )
     if (create_pair or by) and not paired:
         option = "--create" if create_pair else "--by"
         raise StreamEvalError(f"{option} is of pairs: give --paired, too")
-    address, a, b = [DEFAULT_SERVER, *names][-3:]
     part = parse_part(window, segment)
     figure = {"metric": metric, "level": level}
     if paired:
         figure["prevalence"] = "pair" if prevalence is None else prevalence
         asked = {**part, **figure, "by_segment": by}
-        print_paired(address, (a, b), asked, may_create=create_pair, as_json=as_json)
+        print_paired((a, b), asked, may_create=create_pair, as_json=as_json)
     else:
         figure["prevalence"] = "common" if prevalence is None else prevalence
-        print_independent(address, (a, b), part, figure, as_json=as_json)
+        print_independent((a, b), part, figure, as_json=as_json)
 
 
 def print_paired(
-    address: str,
     names: tuple[str, str],
     asked: dict[str, Any],
     *,
@@ -85,14 +70,14 @@ def print_paired(
     from streameval.cli._output import print_json, say  # noqa: PLC0415 - slow to import
 
     a, b = names
-    with connect(address) as client:
+    with connect() as client:
         pair = _pair_of(client, names)
         if pair is None and may_create:
             pair = client.create_pair(a, b)
         if pair is None:
             raise StreamEvalError(
-                f"there is no pair of {a} and {b}: make one with 'streameval pairs create "
-                f"{address} {a} {b}'. It counts what both predict from then on"
+                f"there is no pair of {a} and {b}: it counts what both predict "
+                f"once it is made; run: {command('pairs', 'create', a, b)}"
             )
         found = client.compare_pair(pair.name, **asked)
     if as_json:
@@ -104,7 +89,6 @@ def print_paired(
 
 
 def print_independent(
-    address: str,
     names: tuple[str, str],
     part: dict[str, Any],
     figure: dict[str, Any],
@@ -117,7 +101,7 @@ def print_independent(
     from streameval.client import Selection  # noqa: PLC0415 - as above
 
     sides = [Selection(stream=name, **part) for name in names]
-    with connect(address) as client:
+    with connect() as client:
         found = client.compare(*sides, **figure)
         pair = _pair_of(client, names)
     if as_json:
@@ -129,7 +113,7 @@ def print_independent(
     elif names[0] != names[1] and _both_by_id(found):
         say(
             "note: if both score the same ids they are not independent, and a pair is sharper: "
-            f"streameval pairs create {address} {' '.join(names)}"
+            f"{command('pairs', 'create', *names)}"
         )
 
 

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
+from streameval.cli._commands import CONNECTION
 from streameval.cli._connection import (
+    DEFAULT_SERVER,
+    OPTIONS,
     ConnectionOptions,
     current_connection,
     option_name,
-    variable_name,
 )
 from streameval.cli._errors import one_line_errors
 
@@ -26,66 +28,53 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-_PANEL = "ConnectionOptions"
-_HELP = {
-    "token_file": "File with the token for a server. [default: the token in STREAMEVAL_TOKEN]",
-    "tls": "Connect with TLS.",
-    "root_certificates": "Certificate authorities to trust, in PEM.",
-    "client_certificate": "For servers that require one (mTLS).",
-    "client_key": "Its private key.",
+_HELP: dict[str, tuple[Any, str, str]] = {
+    "server": (
+        str,
+        "HOST:PORT",
+        f"The server. [default: STREAMEVAL_SERVER, the profile's, or {DEFAULT_SERVER}]",
+    ),
+    "profile": (
+        Path,
+        "FILE",
+        "TOML file with these and token. [default: ~/.config/streameval/profile.toml]",
+    ),
+    "token_file": (Path, "FILE", "The token. [default: the token in STREAMEVAL_TOKEN]"),
+    "tls": (bool, "", "Connect with TLS."),
+    "root_certificates": (Path, "FILE", "Certificate authorities to trust, in PEM."),
+    "client_certificate": (Path, "FILE", "For servers that require one (mTLS)."),
+    "client_key": (Path, "FILE", "Its private key."),
 }
+"""The type of each option, what its value is, and its help."""
 
-_TYPES: dict[str, Any] = {"tls": bool | None}
-"""Types of the options that are not paths."""
-
-
-def _parameters(*, before_command: bool) -> list[inspect.Parameter]:
-    """Return the options as parameters of a function; each is None when it was not given."""
-    return [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[
-                _TYPES.get(name, Path | None),
-                typer.Option(
-                    option_name(name),
-                    envvar=variable_name(name) if before_command else None,
-                    help=text,
-                    rich_help_panel=_PANEL,
-                    show_default=False,
-                ),
-            ],
-        )
-        for name, text in _HELP.items()
-    ]
+_PARAMETERS = [
+    inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[
+            kind | None,
+            typer.Option(
+                option_name(name),
+                metavar=metavar or None,
+                help=text,
+                rich_help_panel=CONNECTION,
+                show_default=False,
+            ),
+        ],
+    )
+    for name, (kind, metavar, text) in _HELP.items()
+]
 
 
-def connects(
-    function: Callable[..., R] | None = None, *, before_command: bool = False
-) -> Callable[..., Any]:
-    """Give a command the options of a connection, recorded before it runs, and one-line errors.
-
-    Parameters
-    ----------
-    function : callable
-        The command, for use as a decorator.
-    before_command : bool
-        Whether the function runs before the command. Then environment variables can set its
-        options. The command's own options take none: a variable would override an option that
-        stands before the command.
-    """
-    if function is None:
-        return functools.partial(connects, before_command=before_command)
-    added = _parameters(before_command=before_command)
+def connects(function: Callable[..., R]) -> Callable[..., Any]:
+    """Give a command the options of a connection, recorded before it runs, and one-line errors."""
 
     @functools.wraps(function)
     def run(**values: Any) -> R:
-        given = {each.name: values.pop(each.name) for each in added}
+        given = {name: values.pop(name) for name in OPTIONS}
         given = {name: value for name, value in given.items() if value is not None}
-        before = (
-            ConnectionOptions() if before_command else current_connection.get(ConnectionOptions())
-        )
+        before = current_connection.get(ConnectionOptions())
         current_connection.set(replace(before, **given))
         with one_line_errors():
             return function(**values)
@@ -96,7 +85,7 @@ def connects(
         each.replace(annotation=hints[each.name])
         for each in inspect.signature(function).parameters.values()
     ]
-    signature = inspect.Signature([*own, *added])
+    signature = inspect.Signature([*own, *_PARAMETERS])
     run.__signature__ = signature  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in signature.parameters.values()}
     return run

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,12 +13,15 @@ import typer
 
 from streameval._common.errors import StreamEvalError
 from streameval._common.text_file import read_toml
+from streameval.cli._commands import Commands
+from streameval.cli._connection import connection, transport
 from streameval.cli._connection_options import connects
 
 if TYPE_CHECKING:
+    from streameval.cli._connection import Connection
     from streameval.kafka import KafkaConfiguration
 
-consume = typer.Typer(help="Consume rows of other systems.", no_args_is_help=True)
+consume = Commands("Consume rows of other systems.")
 
 
 @consume.callback()
@@ -38,12 +42,11 @@ def kafka(
 
     Runs until it is stopped, and goes on from there when it is started again.
     """
-    from streameval.cli._connection import transport  # noqa: PLC0415 - slow to import
     from streameval.kafka import KafkaConsumer  # noqa: PLC0415 - slow to import
 
-    configuration = _configuration(config)
+    current, configuration = _configuration(config)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
-    with closing(transport(configuration.server)) as connection:
+    with closing(transport(current)) as connection:
         consumer = KafkaConsumer(configuration, connection)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: consumer.stop())
@@ -53,10 +56,13 @@ def kafka(
         consumer.run()
 
 
-def _configuration(file: Path) -> KafkaConfiguration:
+def _configuration(file: Path) -> tuple[Connection, KafkaConfiguration]:
+    """Return the connection, and the file's content; its server yields to options and variables."""
     from streameval.kafka import KafkaConfiguration  # noqa: PLC0415 - slow to import
 
     try:
-        return KafkaConfiguration.of(read_toml(file))
+        configuration = KafkaConfiguration.of(read_toml(file))
     except ValueError as error:
         raise StreamEvalError(f"{file}: {error}") from None
+    current = connection(configuration.server)
+    return current, replace(configuration, server=current.address)

@@ -13,10 +13,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from streameval._common.addresses import is_local
 from streameval._common.errors import StreamEvalError
-from streameval.cli._connection import ConnectionOptions, current_connection
+from streameval.cli._connection import Connection, connection
 
 
-def health(address: str, timeout_s: float) -> bool:
+def health(timeout_s: float) -> bool:
     """Print a server's health status, and return whether it serves.
 
     Raises
@@ -25,9 +25,9 @@ def health(address: str, timeout_s: float) -> bool:
         When it does not answer in time, or a certificate cannot be read.
     """
     # The health service wants no token, so none is read.
-    connection = current_connection.get(ConnectionOptions())
-    connection.check_certificates()
-    with _channel(address, connection) as channel:
+    current = connection()
+    current.check_certificates()
+    with _channel(current) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)  # its type stubs lack the methods
         try:
             answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=timeout_s)
@@ -37,17 +37,17 @@ def health(address: str, timeout_s: float) -> bool:
     return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
 
-def _channel(address: str, connection: ConnectionOptions) -> grpc.Channel:
+def _channel(current: Connection) -> grpc.Channel:
     # Traffic within this machine does not go through a proxy on another.
-    options = [("grpc.enable_http_proxy", int(not is_local(address)))]
-    if not connection.is_encrypted:
-        return grpc.insecure_channel(address, options)
+    options = [("grpc.enable_http_proxy", int(not is_local(current.address)))]
+    if not current.is_encrypted:
+        return grpc.insecure_channel(current.address, options)
     credentials = grpc.ssl_channel_credentials(
-        connection.pem("root_certificates"),
-        connection.pem("client_key"),
-        connection.pem("client_certificate"),
+        current.pem("root_certificates"),
+        current.pem("client_key"),
+        current.pem("client_certificate"),
     )
-    return grpc.secure_channel(address, credentials, options)
+    return grpc.secure_channel(current.address, credentials, options)
 
 
 def _reason(error: Any) -> str:

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streameval._metric_registry import BY_NAME, HEADLINE, Place, title_of
+from streameval.cli._connection import command
 from streameval.cli._errors import one_line
 from streameval.cli._output import REASONS
 from streameval.cli._status import format_duration
@@ -85,7 +86,7 @@ def frame(
         if not state.problem:
             parts.append(Text("reading..."))
     elif not reading.ranked.summaries:
-        parts.append(_no_streams(reading, state))
+        parts.append(_no_streams(reading))
     else:
         summaries: Sequence[StreamSummary] = reading.ranked.summaries
         problems = [
@@ -157,7 +158,7 @@ def _header(reading: Reading | None, state: FrameState) -> Text:
     return text
 
 
-def _no_streams(reading: Reading, state: FrameState) -> Text:
+def _no_streams(reading: Reading) -> Text:
     query = reading.query
     if query.search:
         return Text(f"no stream's name contains {one_line(query.search)}")
@@ -165,7 +166,7 @@ def _no_streams(reading: Reading, state: FrameState) -> Text:
         return Text(f"no stream's name begins with {one_line(query.prefix)}")
     return Text(
         "no streams yet. Send a first file of scores and labels:\n"
-        f"  streameval push scores.csv --to {state.address} --stream fraud/v3"
+        f"  {command('push', 'fraud/v3', 'scores.csv')}"
     )
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shlex
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval._common.errors import StreamEvalError
 from streameval._evaluator import Evaluator
+from streameval.cli._connection import command as command_of
 from streameval.client import AccessError, AlreadyExistsError, FencedError, NotFoundError
 from streameval.client._delivery.merge_upload import Upload
 from streameval.client._delivery.numbered_upload import NumberedUpload
@@ -93,16 +93,13 @@ class Load:
     Parameters
     ----------
     transport : Transport
-    address : str
-        The server's, for commands in messages.
     stream : str
     name : str
         From `load_name`.
     """
 
-    def __init__(self, transport: Transport, address: str, stream: str, name: str) -> None:
+    def __init__(self, transport: Transport, stream: str, name: str) -> None:
         self._transport = transport
-        self._address = address
         self._stream = stream
         self._name = name
 
@@ -307,9 +304,9 @@ class Load:
         joined = 0 if coverage is None else coverage.labelled
         return int(joined) + counters.duplicate_labels + counters.relabelled
 
-    def _command(self, command: str, *options: str) -> str:
+    def _command(self, verb: str, *options: str) -> str:
         """Return a command on the stream, as it can be pasted."""
-        return shlex.join(["streameval", "streams", command, self._address, self._stream, *options])
+        return command_of("streams", verb, self._stream, *options)
 
     def _check_retention(
         self, oldest: tuple[Any, Path], retention: timedelta, now_us: int, command: list[str]

@@ -11,6 +11,7 @@ import typer
 from streameval._common.errors import StreamEvalError
 from streameval._common.redaction import printable
 from streameval._common.text_file import read_toml
+from streameval.cli._commands import Commands
 from streameval.cli._errors import one_line_errors
 from streameval.cli._options import AsJson
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
         UnreadableEvent,
     )
 
-mapping = typer.Typer(help="Try mappings of payloads to rows.", no_args_is_help=True)
+mapping = Commands("Try mappings of payloads to rows.")
 
 NOTHING_EXTRACTED = 1
 

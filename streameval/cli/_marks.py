@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from streameval.cli._commands import Commands
 from streameval.cli._connection import connect
 from streameval.cli._connection_options import connects
-from streameval.cli._options import Address, AsJson, From, StreamName, To, parse_time
+from streameval.cli._options import AsJson, From, StreamName, To, parse_time
 
 if TYPE_CHECKING:
     from streameval.client import StreamMark
 
-marks = typer.Typer(help="Annotate the time of streams: deployments.", no_args_is_help=True)
+marks = Commands("Annotate the time of streams: deployments.")
 
 
 @marks.command()
 @connects
 def add(
-    address: Address,
     stream: StreamName,
     text: Annotated[str, typer.Argument(help="What happened, in one line.")],
     *,
@@ -32,7 +32,7 @@ def add(
     from streameval.cli._output import print_json, say  # noqa: PLC0415 - slow to import
 
     time = None if at is None else parse_time(at, "--at")
-    with connect(address) as client:
+    with connect() as client:
         made = client.create_mark(stream, text, at=time)
     if as_json:
         print_json(made.to_dict())
@@ -43,7 +43,6 @@ def add(
 @marks.command(name="list")
 @connects
 def list_command(
-    address: Address,
     stream: StreamName,
     *,
     start: From = None,
@@ -55,7 +54,7 @@ def list_command(
 
     first = None if start is None else parse_time(start, "--from")
     last = None if end is None else parse_time(end, "--to")
-    with connect(address) as client:
+    with connect() as client:
         found = client.list_marks(stream, start=first, end=last)
     if as_json:
         print_json([each.to_dict() for each in found])
@@ -69,14 +68,13 @@ def list_command(
 @marks.command()
 @connects
 def delete(
-    address: Address,
     stream: StreamName,
     number: Annotated[int, typer.Argument(min=1, help="The mark's number.")],
 ) -> None:
     """Delete a mark."""
     from streameval.cli._output import say  # noqa: PLC0415 - slow to import
 
-    with connect(address) as client:
+    with connect() as client:
         client.delete_mark(stream, number)
     say(f"mark {number} of {stream} is deleted")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from streameval._common.atomic_file import write_atomically
 from streameval._common.errors import StreamEvalError
-from streameval.cli._connection import transport
+from streameval.cli._connection import command, connection, transport
 from streameval.cli._output import (
     err,
     out,
@@ -37,32 +37,33 @@ M = TypeVar("M", bound="Message")
 _TIMEOUT_S = 30.0
 
 
-def status(address: str, *, as_json: bool) -> bool:
+def status(*, as_json: bool) -> bool:
     """Print a server's status; return whether it commits."""
-    with closing(transport(address)) as server:
+    with closing(transport()) as server:
         found: admin_pb2.GetServerStatusResponse = server.ask(
             Call(admin_pb2.GetServerStatusRequest()), _TIMEOUT_S
         )
     if as_json:
         print_json(to_plain_values(found))
     else:
-        print_status(address, found)
+        print_status(connection().address, found)
     return found.serving
 
 
-def state_hash(address: str) -> None:
+def state_hash() -> None:
     """Print the hash of a server's state."""
-    with closing(transport(address)) as server:
+    with closing(transport()) as server:
         found: admin_pb2.GetStateHashResponse = server.ask(
             Call(admin_pb2.GetStateHashRequest()), None
         )
     out.print(f"revision {found.revision}  {found.sha256}", soft_wrap=True)
 
 
-def backup(file: Path | None, address: str) -> None:
+def backup(file: Path | None) -> None:
     """Download a copy of a server's log to a file; None is standard output."""
     call: Call[Any] = Call(admin_pb2.BackupRequest())
-    with closing(transport(address)) as server, _target(file) as target:
+    address = connection().address
+    with closing(transport()) as server, _target(file) as target:
         _, last, digest = _download(server, call, target, title=f"backing up {address}")
         if last.sha256 != digest:
             raise StreamEvalError(
@@ -81,25 +82,25 @@ def _target(file: Path | None) -> Iterator[BinaryIO]:
             yield stream
 
 
-def export_stream(address: str, stream: str, file: Path) -> None:
+def export_stream(stream: str, file: Path) -> None:
     """Download an export of a stream to a file."""
     call: Call[Any] = Call(admin_pb2.ExportStreamRequest(name=stream))
-    with closing(transport(address)) as server, _target(file) as target:
+    with closing(transport()) as server, _target(file) as target:
         first, last, _ = _download(server, call, target, title=f"exporting {stream}")
     for pair in first.pairs:
         err.print(
             f"warning: the pair {pair} is not in the file; its ids and counts are exported with: "
-            f"streameval pairs export {address} {pair} FILE",
+            f"{command('pairs', 'export', pair, 'FILE')}",
             soft_wrap=True,
             markup=False,
         )
     _print_exported(stream, last, file)
 
 
-def export_pair(address: str, name: str, file: Path) -> None:
+def export_pair(name: str, file: Path) -> None:
     """Download an export of a pair to a file."""
     call: Call[Any] = Call(admin_pb2.ExportPairRequest(name=name))
-    with closing(transport(address)) as server, _target(file) as target:
+    with closing(transport()) as server, _target(file) as target:
         last, _, _ = _download(server, call, target, title=f"exporting {name}")
     _print_exported(f"the pair {name}", last, file)
 
@@ -108,11 +109,11 @@ def _print_exported(what: str, last: Any, file: Path) -> None:
     say(f"{what} at revision {last.revision} is in {file}: {last.total_bytes:,} bytes")
 
 
-def import_stream(address: str, file: Path, stream: str | None) -> None:
+def import_stream(file: Path, stream: str | None) -> None:
     """Upload an export, which makes a stream."""
     data = file.read_bytes()
     with (
-        closing(transport(address)) as server,
+        closing(transport()) as server,
         progress_bar(f"importing {file.name}") as progress,
     ):
         header = admin_pb2.ImportStreamHeader(name=stream or "", total_bytes=len(data))
@@ -121,11 +122,11 @@ def import_stream(address: str, file: Path, stream: str | None) -> None:
     say(f"{answer.name} is durable at revision {answer.revision}")
 
 
-def import_pair(address: str, file: Path, **names: str) -> None:
+def import_pair(file: Path, **names: str) -> None:
     """Upload an export, which makes a pair of two streams."""
     data = file.read_bytes()
     with (
-        closing(transport(address)) as server,
+        closing(transport()) as server,
         progress_bar(f"importing {file.name}") as progress,
     ):
         header = admin_pb2.ImportPairHeader(**names, total_bytes=len(data))
@@ -134,9 +135,9 @@ def import_pair(address: str, file: Path, **names: str) -> None:
     say(f"the pair {answer.name} is durable at revision {answer.revision}")
 
 
-def compact(address: str) -> None:
+def compact() -> None:
     """Make a server take a checkpoint and drop the log before it."""
-    with closing(transport(address)) as server:
+    with closing(transport()) as server:
         done: admin_pb2.CompactLogResponse = server.ask(Call(admin_pb2.CompactLogRequest()), None)
     out.print(
         f"the log begins at revision {done.log_start_revision}, "
@@ -145,9 +146,9 @@ def compact(address: str) -> None:
     )
 
 
-def accept_clock(address: str) -> None:
+def accept_clock() -> None:
     """Confirm a server's wall clock."""
-    with closing(transport(address)) as server:
+    with closing(transport()) as server:
         done: admin_pb2.AcceptClockResponse = server.ask(
             Call(admin_pb2.AcceptClockRequest()), _TIMEOUT_S
         )

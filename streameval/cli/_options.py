@@ -74,15 +74,6 @@ MaxPending = Annotated[
     int | None, typer.Option(min=1, help="The most ids that are kept. [default: 2000000]")
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
-Address = Annotated[str, typer.Argument(metavar="HOST:PORT", help="Address of the server.")]
-AddressOrData = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="[HOST:PORT]",
-        help="Address of a server. [default: none, read the data directory]",
-        show_default=False,
-    ),
-]
 Data = Annotated[
     Path | None,
     typer.Option(help="The server's data directory. [default: as for 'streameval serve']"),

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streameval._common.spans import format_span
-from streameval.cli._connection import connect
+from streameval.cli._commands import Commands
+from streameval.cli._connection import command, connect
 from streameval.cli._connection_options import connects
 from streameval.cli._options import (
-    Address,
     AsJson,
     Export,
     MaxPending,
@@ -25,10 +25,7 @@ from streameval.cli._options import (
 if TYPE_CHECKING:
     from streameval.client import PairInfo
 
-pairs = typer.Typer(
-    help="Create, list, show, move and delete pairs: two streams compared on the same ids.",
-    no_args_is_help=True,
-)
+pairs = Commands("Create, list, show, move and delete pairs: two streams compared on the same ids.")
 
 First = Annotated[str, typer.Argument(metavar="A", help="Stream, the champion as a rule.")]
 Second = Annotated[str, typer.Argument(metavar="B", help="The other stream.")]
@@ -38,7 +35,6 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The pair's name, as i
 @pairs.command()
 @connects
 def create(
-    address: Address,
     a: First,
     b: Second,
     *,
@@ -87,14 +83,13 @@ def create(
         label_ttl=label_ttl,
         relabel_ttl=relabel_ttl,
     )
-    with connect(address) as client:
+    with connect() as client:
         _print(client.create_pair(a, b, name=name, **settings), as_json=as_json)
 
 
 @pairs.command(name="list")
 @connects
 def list_command(
-    address: Address,
     *,
     stream: Annotated[str, typer.Option(help="Only pairs of this stream.")] = "",
     as_json: AsJson = False,
@@ -102,14 +97,14 @@ def list_command(
     """Print the pairs of a server."""
     from streameval.cli._output import print_json, print_table, say  # noqa: PLC0415 - slow to import
 
-    with connect(address) as client:
+    with connect() as client:
         found = client.list_pairs(stream)
     if as_json:
         print_json([each.to_dict() for each in found])
         return
     if not found:
         of = f" of {stream}" if stream else ""
-        say(f"there is no pair{of}; make one with: streameval pairs create {address} A B")
+        say(f"there is no pair{of}; make one with: {command('pairs', 'create', 'A', 'B')}")
         return
     titles = ("name", "a", "b", "created", "pane", "retention", "label ttl", "segments")
     print_table(titles, map(_row, found), names=3)
@@ -117,16 +112,15 @@ def list_command(
 
 @pairs.command()
 @connects
-def show(address: Address, name: Name, *, as_json: AsJson = False) -> None:
+def show(name: Name, *, as_json: AsJson = False) -> None:
     """Print a pair's settings, what it keeps, and what arrived without effect."""
-    with connect(address) as client:
+    with connect() as client:
         _print(client.get_pair(name), as_json=as_json)
 
 
 @pairs.command(name="export")
 @connects
 def export_command(
-    address: Address,
     name: Name,
     file: NewFile,
 ) -> None:
@@ -137,13 +131,12 @@ def export_command(
     """
     from streameval.cli import _online  # noqa: PLC0415 - loaded only for a server
 
-    _online.export_pair(address, name, file)
+    _online.export_pair(name, file)
 
 
 @pairs.command(name="import")
 @connects
 def import_command(
-    address: Address,
     file: Export,
     *,
     name: Annotated[
@@ -162,13 +155,12 @@ def import_command(
     """
     from streameval.cli import _online  # noqa: PLC0415 - loaded only for a server
 
-    _online.import_pair(address, file, name=name, a=a, b=b)
+    _online.import_pair(file, name=name, a=a, b=b)
 
 
 @pairs.command()
 @connects
 def delete(
-    address: Address,
     name: Name,
     *,
     yes: Yes = False,
@@ -178,7 +170,7 @@ def delete(
         typer.confirm(f"Delete the pair {name} and all its counts?", abort=True)
     from streameval.cli._output import say  # noqa: PLC0415 - slow to import
 
-    with connect(address) as client:
+    with connect() as client:
         client.delete_pair(name)
     say(f"the pair {name} is deleted")
 

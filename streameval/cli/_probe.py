@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import sys
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from streameval.cli._connection import (
     DEFAULT_TIMEOUT_S,
+    OPTIONS,
     ConnectionOptions,
     current_connection,
     option_name,
-    variable_name,
 )
 from streameval.cli._errors import one_line_errors
 
@@ -44,24 +42,18 @@ class _ProbeParser(argparse.ArgumentParser):
 
 def run_probe(arguments: Sequence[str]) -> None:
     """Run ``health`` and exit; return if the complete command line has to read the arguments."""
-    if variable_name(_SWITCH) in os.environ:
-        return
     try:
         given = _parser().parse_args(arguments)
     except _UnparsedError:
         return
     if not 0.1 <= given.timeout_s < math.inf:
         return
-    current_connection.set(
-        ConnectionOptions(
-            **{each.name: getattr(given, each.name) for each in fields(ConnectionOptions)}
-        )
-    )
+    current_connection.set(ConnectionOptions(**{name: getattr(given, name) for name in OPTIONS}))
     with one_line_errors():
         from streameval.cli import _health  # noqa: PLC0415 - imports gRPC
 
         try:
-            serving = _health.health(given.address, given.timeout_s)
+            serving = _health.health(given.timeout_s)
         except KeyboardInterrupt:
             sys.exit(_INTERRUPTED)
     sys.exit(0 if serving else 1)
@@ -72,7 +64,6 @@ def _parser() -> _ProbeParser:
     _add_connection(parser, before_command=True)
     commands = parser.add_subparsers(required=True)
     health = commands.add_parser("health", add_help=False, allow_abbrev=False)
-    health.add_argument("address")
     health.add_argument("--timeout-s", type=float, default=DEFAULT_TIMEOUT_S)
     _add_connection(health, before_command=False)
     return parser
@@ -80,13 +71,11 @@ def _parser() -> _ProbeParser:
 
 def _add_connection(parser: argparse.ArgumentParser, *, before_command: bool) -> None:
     """Options after the command leave what stands before it as it is unless they are given."""
-    for each in fields(ConnectionOptions):
-        option = option_name(each.name)
-        if each.name == _SWITCH:
-            default = False if before_command else argparse.SUPPRESS
+    default = None if before_command else argparse.SUPPRESS
+    for name in OPTIONS:
+        option = option_name(name)
+        if name == _SWITCH:
             parser.add_argument(option, action="store_true", default=default)
         else:
-            value = os.environ.get(variable_name(each.name)) or None
-            parser.add_argument(
-                option, type=Path, default=value if before_command else argparse.SUPPRESS
-            )
+            kind = str if name == "server" else Path
+            parser.add_argument(option, type=kind, default=default)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streameval._common.errors import StreamEvalError
 from streameval._common.redaction import redact_tokens
-from streameval.cli._connection import transport
+from streameval.cli._connection import command, transport
 from streameval.cli._errors import one_line
 from streameval.cli._load import Load, load_name
 from streameval.cli._options import parse_settings
@@ -23,7 +23,6 @@ from streameval.client._delivery.spool import is_spool
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
     from streameval.cli._load import LoadResult
     from streameval.cli._pieces import FilePiece
@@ -31,24 +30,31 @@ if TYPE_CHECKING:
     from streameval.cli._rows import FileColumns
 
 
-def push_any(file: Path | None, *, to: str, stream: str, **options: Any) -> bool:
+def push_any(stream: str | None, file: Path | None, *, spool: Path | None, **options: Any) -> bool:
     """Push a client's spool, or as `push`; return whether all is as one expects of it."""
-    if file is not None and is_spool(file):
-        if stream:
-            raise StreamEvalError(f"{file} names the streams of its rows: leave out --stream")
-        return push_spool(file, to)
-    if not stream:
-        raise StreamEvalError("which stream? Give --stream, for instance --stream fraud/v3")
-    return push(file, to=to, stream=stream, **options)
+    unsent = file if spool is None else spool
+    if unsent is not None and is_spool(unsent):
+        if stream is not None:
+            remedy = command("push", "--spool", unsent)
+            raise StreamEvalError(f"{unsent} names the streams of its rows; run: {remedy}")
+        return push_spool(unsent)
+    if spool is not None:
+        remedy = command("push", stream or "STREAM", spool)
+        raise StreamEvalError(f"--spool: no client wrote {spool}; to push its columns: {remedy}")
+    if stream is None:
+        raise StreamEvalError(f"which stream? For instance: {command('push', 'fraud/v3', 'FILE')}")
+    if file is None and options["labels"] is None and Path(stream).is_file():
+        remedy = command("push", "fraud/v3", stream)
+        raise StreamEvalError(f"{stream} is a file: name the stream before it, such as: {remedy}")
+    return push(stream, file, **options)
 
 
 def push(
+    stream: str,
     file: Path | None,
     *,
     layout: FileColumns,
     labels: Path | None,
-    to: str,
-    stream: str,
     create: bool = False,
     settings: Mapping[str, Any] | None = None,
     source: str | None = None,
@@ -62,6 +68,7 @@ def push(
 
     Parameters
     ----------
+    stream : str
     file : Path or None
         Cases, or with an id column predictions.
     layout : FileColumns
@@ -82,7 +89,7 @@ def push(
     begun_s = time.monotonic()
     given = parse_settings(**(settings or {}))
     if given and not create:
-        raise StreamEvalError(_settings_refusal(settings or {}, to, stream))
+        raise StreamEvalError(_settings_refusal(settings or {}, stream))
     files = _files(file, layout, labels)
     file_of_rejects = None
     if rejects is not None:
@@ -96,9 +103,9 @@ def push(
     keys = {"segment_keys": layout.segments, "cluster_key": layout.cluster}
     declared = {name: value for name, value in keys.items() if value}
     again = None if file_of_rejects is None else file_of_rejects.counting()
-    connection = transport(to)
+    connection = transport()
     try:
-        load = Load(connection, to, stream, load_name(stream, files, source))
+        load = Load(connection, stream, load_name(stream, files, source))
         oldest = min((each.oldest for each in checked if each.oldest is not None), default=None)
         load.check({**given, **declared}, oldest, create=create)
         if create:
@@ -116,8 +123,7 @@ def push(
     _report(files, checked, stream, result)
     total = 0 if rejected is None else rejected.counts.total()
     _report_facts(checked, result, total, time.monotonic() - begun_s)
-    look = shlex.join(["streameval", "query", to, stream])
-    say(f"look at it: {look}")
+    say(f"look at it: {command('query', stream)}")
     if result.sent_labels and not result.joined and not allow_no_joins:
         _warn(
             f"none of {result.sent_labels:,} labels has met a prediction of {stream}: do labels "
@@ -185,14 +191,14 @@ def _warn(message: str) -> None:
     err.print(f"streameval: {message}", soft_wrap=True, markup=False)
 
 
-def _settings_refusal(settings: Mapping[str, Any], to: str, stream: str) -> str:
+def _settings_refusal(settings: Mapping[str, Any], stream: str) -> str:
     """Return why settings need --create, with what changes the first one of an existing stream."""
     name, value = next((name, value) for name, value in settings.items() if value is not None)
     message = f"--{name} needs --create"
     if name != "retention":
         return f"{message}: a stream that exists keeps its {name}"
-    command = ["streameval", "streams", "update", to, stream, f"--{name}", str(value)]
-    return f"{message}; if the stream exists, run {shlex.join(command)}"
+    remedy = command("streams", "update", stream, f"--{name}", value)
+    return f"{message}; if the stream exists, run: {remedy}"
 
 
 def _first_pass(file: RejectsFile | None) -> AbstractContextManager[RejectedRows | None]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from streameval.v1 import ingest_pb2
 
 
-def push_spool(path: Path, to: str) -> bool:
+def push_spool(path: Path) -> bool:
     """Send the rows of a file, each once; return whether the server took all of them."""
     for _ in read_spool(path):  # all of them can be read, before the first row is sent
         pass
@@ -33,7 +33,7 @@ def push_spool(path: Path, to: str) -> bool:
             "wrote them was killed"
         )
     rows = {"pushed": 0, "known": 0}
-    with closing(transport(to)) as connection:
+    with closing(transport()) as connection:
         for opening, batches in _producers(path):
             _push_producer(connection, opening, batches, rows, refused)
     say(

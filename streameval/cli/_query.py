@@ -13,7 +13,6 @@ from streameval._common.extras import needs_extra
 from streameval.cli._connection import connect
 from streameval.cli._connection_options import connects
 from streameval.cli._options import (
-    Address,
     AsJson,
     By,
     DrawIds,
@@ -34,7 +33,6 @@ from streameval.cli._options import (
 
 @connects
 def query(
-    address: Address,
     stream: StreamName,
     *,
     window: Window = None,
@@ -53,11 +51,11 @@ def query(
         if segment is not None or projection:
             other = "--projection" if projection else "--segment"
             raise StreamEvalError(f"--by is all segments of a key: leave out {other}")
-        query_by(address, stream, by, window=window, as_json=as_json)
+        query_by(stream, by, window=window, as_json=as_json)
         return
     from streameval.cli._output import print_json, print_snapshot  # noqa: PLC0415 - slow to import
 
-    with connect(address) as client:
+    with connect() as client:
         snapshot = client.stream(stream).snapshot(
             **parse_part(window, segment), projection=projection
         )
@@ -69,11 +67,11 @@ def query(
 
 
 @connects
-def verdict(address: Address, stream: StreamName, *, as_json: AsJson = False) -> None:
+def verdict(stream: StreamName, *, as_json: AsJson = False) -> None:
     """Print whether a stream became worse, since when, because of whom, and how sure that is."""
     from streameval.cli._output import print_json, say  # noqa: PLC0415 - slow to import
 
-    with connect(address) as client:
+    with connect() as client:
         found = client.stream(stream).verdict()
     if as_json:
         print_json(found.to_dict())
@@ -83,7 +81,6 @@ def verdict(address: Address, stream: StreamName, *, as_json: AsJson = False) ->
 
 @connects
 def reliability(
-    address: Address,
     stream: StreamName,
     *,
     bins: Annotated[int, typer.Option(min=1, max=100, help="How many bins of equal width.")] = 10,
@@ -94,7 +91,7 @@ def reliability(
     """Print whether a stream's scores are probabilities: mean score and observed rate by bin."""
     from streameval.cli._output import print_json, print_reliability  # noqa: PLC0415 - slow to import
 
-    with connect(address) as client:
+    with connect() as client:
         found = client.stream(stream).reliability(bins, **parse_part(window, segment))
     if as_json:
         print_json(found.to_dict())
@@ -105,7 +102,6 @@ def reliability(
 
 @connects
 def report(
-    address: Address,
     stream: StreamName,
     *,
     output: Annotated[
@@ -128,7 +124,7 @@ def report(
     from streameval.cli._report.answers import read_answers  # noqa: PLC0415 - as above
 
     part = parse_part(window, segment, start, end)
-    with connect(address) as client:
+    with connect() as client:
         found = read_answers(client, client.stream(stream), **part)
     with write_atomically(output) as partial:
         partial.write_text(document(found), encoding="utf-8")
@@ -137,7 +133,6 @@ def report(
 
 @connects
 def sample(
-    address: Address,
     stream: StreamName,
     *,
     size: Size,
@@ -175,7 +170,7 @@ def sample(
         segment=segment,
     )
     selection, draw_ids = options.selection(stream), options.draw_ids
-    with connect(address) as client:
+    with connect() as client:
         found = client.stream(stream).sample_for_labels(
             size,
             metric=metric,

@@ -42,7 +42,6 @@ class SegmentReport(NamedTuple):
 
 
 def query_by(
-    address: str,
     stream: str,
     key: str,
     *,
@@ -51,7 +50,7 @@ def query_by(
 ) -> None:
     """Print the segments of a key, the worst first."""
     span = None if window is None else parse_span(window)
-    with connect(address) as client:
+    with connect() as client:
         found = read_segments(client, client.stream(stream), key, span)
     if as_json:
         print_json(_plain(stream, key, found))

@@ -12,10 +12,10 @@ import typer
 
 from streameval._common.errors import StreamEvalError
 from streameval._common.spans import format_span
-from streameval.cli._connection import connect, transport
+from streameval.cli._commands import Commands
+from streameval.cli._connection import connect, connection, transport
 from streameval.cli._connection_options import connects
 from streameval.cli._options import (
-    Address,
     AsJson,
     Limit,
     ListWindow,
@@ -35,7 +35,7 @@ from streameval.cli._options import (
 if TYPE_CHECKING:
     from streameval.client import StreamInfo
 
-streams = typer.Typer(help="List, create, change and delete streams.", no_args_is_help=True)
+streams = Commands("List, create, change and delete streams.")
 
 
 class Scale(StrEnum):
@@ -110,7 +110,6 @@ LeastProbabilityOption = Annotated[
 @streams.command(name="list")
 @connects
 def list_command(
-    address: Address,
     *,
     order: Order = None,
     reverse: Reverse = False,
@@ -127,21 +126,25 @@ def list_command(
     query = _list_reading.parse_query(
         order, reverse=reverse, window=window, search=search, prefix=prefix, limit=limit
     )
-    with closing(transport(address)) as server:
+    with closing(transport()) as server:
         reading = _list_reading.read_complete(server, query)
     if as_json:
         print_json([summary.to_dict() for summary in reading.ranked.summaries])
     else:
-        out.print(_list_table.frame(reading, _list_table.FrameState(address, query), out.width))
+        out.print(
+            _list_table.frame(
+                reading, _list_table.FrameState(connection().address, query), out.width
+            )
+        )
 
 
 @streams.command(name="settings")
 @connects
-def settings_command(address: Address, *, prefix: Prefix = "", as_json: AsJson = False) -> None:
+def settings_command(*, prefix: Prefix = "", as_json: AsJson = False) -> None:
     """Print the settings of a server's streams."""
     from streameval.cli._output import print_json, print_table  # noqa: PLC0415 - slow to import
 
-    with connect(address) as client:
+    with connect() as client:
         found = client.list_streams(prefix)
     if as_json:
         print_json([_plain_values(info) for info in found])
@@ -153,7 +156,6 @@ def settings_command(address: Address, *, prefix: Prefix = "", as_json: AsJson =
 @streams.command()
 @connects
 def create(
-    address: Address,
     stream: StreamName,
     *,
     pane: Pane = None,
@@ -169,7 +171,8 @@ def create(
     orphans: OrphansOption = None,
     expired: ExpiredOption = None,
     segment: Annotated[
-        list[str] | None, typer.Option(help="Key of segments; may be given several times.")
+        list[str] | None,
+        typer.Option(metavar="KEY", help="Key of segments; may be given several times."),
     ] = None,
     cluster_key: Annotated[
         str | None,
@@ -211,14 +214,13 @@ def create(
         cost_fn=cost_fn,
         min_label_probability=min_label_probability,
     )
-    with connect(address) as client:
+    with connect() as client:
         _print(client.create_stream(stream, **settings), as_json=as_json)
 
 
 @streams.command()
 @connects
 def update(
-    address: Address,
     stream: StreamName,
     *,
     retention: Retention = None,
@@ -230,8 +232,9 @@ def update(
     segment: Annotated[
         list[str] | None,
         typer.Option(
+            metavar="KEY",
             help="Key of segments to add; may be given several times. Reads the present keys "
-            "first, so the token needs the scopes admin and query."
+            "first, so the token needs the scopes admin and query.",
         ),
     ] = None,
     threshold: ThresholdOption = None,
@@ -274,7 +277,7 @@ def update(
         settings["cost_fp"] = settings["cost_fn"] = None
     if not settings:
         raise StreamEvalError("give at least one setting to change, for instance --retention 90d")
-    with connect(address) as client:
+    with connect() as client:
         if added := settings.get("segment_keys"):
             present = client.get_stream(stream).settings.segment_keys
             settings["segment_keys"] = list(dict.fromkeys([*present, *added]))
@@ -283,11 +286,11 @@ def update(
 
 @streams.command()
 @connects
-def accept(address: Address, stream: StreamName, *, as_json: AsJson = False) -> None:
+def accept(stream: StreamName, *, as_json: AsJson = False) -> None:
     """Accept what a stream is now as its new normal: verdicts compare with it from then on."""
     from streameval.cli._output import print_json, say  # noqa: PLC0415 - slow to import
 
-    with connect(address) as client:
+    with connect() as client:
         found = client.accept_normal(stream)
     if as_json:
         print_json(found.to_dict())
@@ -298,7 +301,6 @@ def accept(address: Address, stream: StreamName, *, as_json: AsJson = False) -> 
 @streams.command()
 @connects
 def delete(
-    address: Address,
     stream: StreamName,
     *,
     yes: Yes = False,
@@ -308,7 +310,7 @@ def delete(
         typer.confirm(f"Delete {stream} and all its counts?", abort=True)
     from streameval.cli._output import say  # noqa: PLC0415 - slow to import
 
-    with connect(address) as client:
+    with connect() as client:
         client.delete_stream(stream)
     say(f"{stream} is deleted")
 

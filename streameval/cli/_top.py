@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.live import Live
 
 from streameval.cli import _output
-from streameval.cli._connection import transport
+from streameval.cli._connection import connection, transport
 from streameval.cli._list_reading import ORDERS, ListQuery, Reading, read, read_complete
 from streameval.cli._list_table import FrameState, frame
 from streameval.client import AccessError, ClientError, InvalidRequestError, UnimplementedError
@@ -48,16 +48,16 @@ _PERMANENT_ERRORS = (AccessError, InvalidRequestError, UnimplementedError)
 """Errors that a retry cannot fix: they end the command."""
 
 
-def top(address: str, query: ListQuery, *, every_s: float, once: bool) -> None:
+def top(query: ListQuery, *, every_s: float, once: bool) -> None:
     """Show streams until the user quits; print them once if the output is not a terminal."""
     console = _output.console()
-    with closing(transport(address)) as server:
+    with closing(transport()) as server:
         if once or not console.is_terminal:
             reading = read_complete(server, query)
-            console.print(frame(reading, FrameState(address, query), console.width))
+            console.print(frame(reading, FrameState(connection().address, query), console.width))
         else:
             limit = min(query.limit or _MAX_SCREEN_STREAMS, _MAX_SCREEN_STREAMS)
-            _Screen(console, server, address, replace(query, limit=limit), every_s).run()
+            _Screen(console, server, replace(query, limit=limit), every_s).run()
 
 
 class _Poller:
@@ -134,12 +134,12 @@ class _Screen:
     """Draws the table and handles the keys of one terminal."""
 
     def __init__(
-        self, console: Console, server: Transport, address: str, query: ListQuery, every_s: float
+        self, console: Console, server: Transport, query: ListQuery, every_s: float
     ) -> None:
         self._console = console
         self._reading: Reading | None = None
         self._is_searching = False
-        self._state = FrameState(address, query)
+        self._state = FrameState(connection().address, query)
         self._wake = _WakePipe()
         self._has_keys = False
         self._last_answer_s = time.monotonic()

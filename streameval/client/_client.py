@@ -66,7 +66,7 @@ class Client(ClientVerbs[Connection, Stream], BlockingVerbs):
         client that was not closed may delay the end of its process to send its rows.
         What is left then is lost, and a warning says how many rows.
     spool : path, optional
-        A file for these rows instead, for ``streameval push FILE --to HOST:PORT``, which
+        A file for these rows instead, for ``streameval push --spool FILE``, which
         counts each row once. With several servers, one file for each, whose name ends with
         the address.
 

@@ -212,7 +212,7 @@ def test_streams_without_a_pair_are_asked_about(browser: Browser) -> None:
         expect(asked.locator("h2")).to_have_text("Are these the same ids?")
         expect(asked).to_contain_text("Both have about 1,600 predictions by id here")
         expect(asked.locator("code")).to_have_text(
-            f"streameval pairs create {addresses.grpc} {A} {B}"
+            f"streameval pairs create {A} {B} --server {addresses.grpc}"
         )
         page.locator("#make-pair").click()
         expect(page.locator("#paired-title")).to_contain_text("no answer")

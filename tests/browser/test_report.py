@@ -162,7 +162,9 @@ def test_a_file_is_never_overwritten(served: Served, tmp_path: Path) -> None:
     """The command says so, and the file stays."""
     text = report_of(served.grpc, STREAM, tmp_path)
     file = tmp_path / "report.html"
-    again = CommandRunner().invoke(app, ["report", served.grpc, STREAM, "-o", str(file)])
+    again = CommandRunner().invoke(
+        app, ["report", "--server", served.grpc, STREAM, "-o", str(file)]
+    )
     assert again.exit_code == 2
     assert file.read_text(encoding="utf-8") == text
 

@@ -211,7 +211,7 @@ def test_the_command_declares_alarms(page: Page, served: Served) -> None:
     command, _ = exported(page, "Create alert")
     program, *arguments = shlex.split(command.replace("\\\n", " "))
     assert program == "streameval"
-    assert arguments[2] == served.grpc
+    assert arguments[2:5] == [DECLARED, "--server", served.grpc]
     made = CommandRunner().invoke(app, arguments)
     assert made.exit_code == 0, made.output
     alarms = served.client.get_stream(DECLARED).settings.alarms
@@ -238,7 +238,7 @@ def test_the_command_writes_a_report(
     (command,) = exported(page, "Report")
     program, *arguments = shlex.split(command.replace("\\\n", " "))
     assert program == "streameval"
-    assert arguments[1:3] == [served.grpc, stream.name]
+    assert arguments[1:4] == [stream.name, "--server", served.grpc]
     monkeypatch.chdir(tmp_path)
     made = CommandRunner().invoke(app, arguments)
     assert made.exit_code == 0, made.output

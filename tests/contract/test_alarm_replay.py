@@ -64,7 +64,7 @@ def test_a_past_fall_would_have_rung(tmp_path: Path) -> None:
         assert fell < alarm.raised_at < fell + DAY
         assert [each.segment for each in alarm.segments] == ["country=FR"]
         assert client.list_alarms(open_only=True) == []
-        shown = command("alarms", "show", addresses.grpc, "m/1")
+        shown = command("alarms", "show", "--server", addresses.grpc, "m/1")
         assert f"m/1: alarm 1 (auc_roc), would have rung {alarm.raised_at:%Y-%m-%d %H:%M}" in shown
         assert "acknowledged" not in shown
         with urllib.request.urlopen(f"{addresses.http}/v1/alarms?stream=m/1") as answer:
@@ -120,14 +120,24 @@ def test_a_reference_with_a_change_in_it_is_refused() -> None:
             client.update_stream("m/1", alarms=mixed)
         assert [each.field for each in caught.value.violations] == ["stream.settings.alarms"]
         assert client.stream_alarms("m/1") is None
-        said = command("alarms", "declare", addresses.grpc, "m/1", "--watch", "auc_roc=0.01")
+        said = command(
+            "alarms", "declare", "--server", addresses.grpc, "m/1", "--watch", "auc_roc=0.01"
+        )
         assert (
             f"its reference is {start:%Y-%m-%d} 00:00 to {start + 7 * DAY:%Y-%m-%d} 00:00" in said
         )
         assert "alarm 1 (auc_roc), would have rung" in said
         early = f"{start:%Y-%m-%d}..{start + 7 * DAY:%Y-%m-%d}"
         late = f"{start + 11 * DAY:%Y-%m-%d}..{start + 18 * DAY:%Y-%m-%d}"
-        arguments = ("alarms", "declare", addresses.grpc, "m/1", "--watch", "auc_roc=0.01")
+        arguments = (
+            "alarms",
+            "declare",
+            "--server",
+            addresses.grpc,
+            "m/1",
+            "--watch",
+            "auc_roc=0.01",
+        )
         assert "would have rung" in command(*arguments, "--reference", early)
         since = f"{start + 18 * DAY:%Y-%m-%d} 00:00"
         said = command(*arguments, "--reference", late)

@@ -83,7 +83,7 @@ def test_rows_that_are_sent_again_are_warned_of(tmp_path: Path) -> None:
                 while (status := client.stream_alarms(name)) is None or status.waits_for:
                     assert time.monotonic() < ends, status
                     time.sleep(0.02)
-                printed = command("alarms", "show", addresses.grpc, name)
+                printed = command("alarms", "show", "--server", addresses.grpc, name)
                 assert ("note: rows of one hour" in printed) == (times > 1)
                 if times == 1:
                     assert not status.warnings
@@ -206,7 +206,7 @@ def test_an_alarm_from_the_declaration_to_the_next_start(
             series = f'streameval_alarm_firing{{stream="fraud/v1",watch="{alarm.watch}"}} 1.0'
             assert series in metrics
             assert 'streameval_alarm_waiting{stream="fraud/v1"} 0.0' in metrics
-            shown = command("alarms", "list", addresses.grpc, "--open")
+            shown = command("alarms", "list", "--server", addresses.grpc, "--open")
             assert f"alarm 1 ({alarm.watch})" in shown
             assert "country=FR" in shown
 
@@ -311,18 +311,24 @@ def test_a_detector_that_waits() -> None:
     """It says what for; the command line declares, shows and stops it."""
     with running_service() as addresses, Client(addresses.grpc) as client:
         client.create_stream("m/1", threshold=0.5)
-        arguments = ("m/1", addresses.grpc, "--watch", "auc_roc=0.01", "--watch", "recall=0.05")
-        twice = CliRunner().invoke(
-            app, ("alarms", "declare", *_ordered(arguments), "--watch", "recall=0.1")
+        arguments = (
+            "m/1",
+            "--server",
+            addresses.grpc,
+            "--watch",
+            "auc_roc=0.01",
+            "--watch",
+            "recall=0.05",
         )
+        twice = CliRunner().invoke(app, ("alarms", "declare", *arguments, "--watch", "recall=0.1"))
         assert (twice.exit_code, "names one thing twice" in twice.output) == (2, True)
         assert client.get_stream("m/1").settings.alarms is None
         many_years = "30000d"  # one a month in all of a thousand streams
-        said = command("alarms", "declare", *_ordered(arguments), "--mean-time", many_years)
+        said = command("alarms", "declare", *arguments, "--mean-time", many_years)
         assert "waits for the end of its reference" in said
         for line in ("auc_roc (0.01), recall (0.05)", "in 30000d on average, in panes of 1m"):
             assert line in said
-            assert line in command("alarms", "show", addresses.grpc, "m/1")
+            assert line in command("alarms", "show", "--server", addresses.grpc, "m/1")
         status = client.stream_alarms("m/1")
         assert status.state == "waiting"
         start, end = status.reference
@@ -331,17 +337,14 @@ def test_a_detector_that_waits() -> None:
             "auc_roc": 0.01,
             "recall": 0.05,
         }
-        assert "m/1 is waiting" in command("alarms", "show", addresses.grpc, "m/1")
-        listed = json.loads(command("alarms", "list", addresses.grpc, "--json"))
+        assert "m/1 is waiting" in command("alarms", "show", "--server", addresses.grpc, "m/1")
+        listed = json.loads(command("alarms", "list", "--server", addresses.grpc, "--json"))
         assert [each["stream"] for each in listed] == ["m/1"]
-        assert command("alarms", "list", addresses.grpc, "--open") == "no alarm is open\n"
-        command("alarms", "stop", addresses.grpc, "m/1")
+        assert (
+            command("alarms", "list", "--server", addresses.grpc, "--open") == "no alarm is open\n"
+        )
+        command("alarms", "stop", "--server", addresses.grpc, "m/1")
         assert client.stream_alarms("m/1") is None
-
-
-def _ordered(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    stream, address, *rest = arguments
-    return (address, stream, *rest)
 
 
 @pytest.mark.parametrize(

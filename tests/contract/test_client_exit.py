@@ -222,7 +222,7 @@ def test_unsent_rows_are_spooled_and_pushed_once(
     for _ in range(2):
         with pytest.raises(DeadlineError, match="5 rows not durable"):
             close() if kind is Client else asyncio.run(close_async())
-    command = f"streameval push {shlex.quote(str(spool))} --to {free_address}"
+    command = f"streameval push --spool {shlex.quote(str(spool))} --server {free_address}"
     assert command in caplog.records[-1].message
     with running_server(Settings(listen=free_address, memory=True)):
         for text in ("10 rows of {} pushed, 0 were there", "0 rows of {} pushed, 10 were there"):
@@ -333,7 +333,16 @@ def test_the_spool_of_a_named_producer_outlives_its_next_process(
         with Client(free_address, producer="web-1") as later:
             later.stream("a").add_case(True, 0.5)
         done = subprocess.run(
-            [sys.executable, "-m", "streameval", "push", str(spool), "--to", free_address],
+            [
+                sys.executable,
+                "-m",
+                "streameval",
+                "push",
+                "--spool",
+                str(spool),
+                "--server",
+                free_address,
+            ],
             capture_output=True,
             text=True,
             timeout=60,

@@ -127,7 +127,10 @@ def test_a_server_that_is_removed_hands_its_ids_over(addresses: list[str], tmp_p
     with Client(addresses) as before:
         before.stream(name).log("id", 0.5)
     file = str(tmp_path / "stream.sve")
-    for command in (["export", addresses[2], name, file], ["import", addresses[0], file]):
+    for command in (
+        ["export", "--server", addresses[2], name, file],
+        ["import", "--server", addresses[0], file],
+    ):
         arguments = [sys.executable, "-m", "streameval", "admin", *command]
         subprocess.run(arguments, check=True, capture_output=True, timeout=60)
     with Client(addresses[2]) as old:

@@ -80,7 +80,7 @@ def test_the_first_merge_brings_its_keys(client: Client) -> None:
     stream.merge(state, source="a", epoch=1, segments={"country": "US"})
     assert keys(client, "first/merge") == ("country",)
     assert stream.snapshot(segment=("country", "US")).num_cases == 1
-    command = "streameval streams update HOST:PORT first/merge --segment channel"
+    command = "streameval streams update first/merge --segment channel"
     with pytest.raises(InvalidRequestError, match=re.escape(command)):
         stream.merge(state, source="a", epoch=2, segments={"channel": "web"})
 

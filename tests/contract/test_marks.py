@@ -97,7 +97,9 @@ def test_marks_by_the_command_line() -> None:
 
         def run(*words: str) -> str:
             verb, *rest = words
-            result = CliRunner().invoke(app, ["marks", verb, addresses.grpc, STREAM, *rest])
+            result = CliRunner().invoke(
+                app, ["marks", verb, "--server", addresses.grpc, STREAM, *rest]
+            )
             assert result.exit_code == 0, result.output
             return result.output
 
@@ -139,8 +141,8 @@ def test_marks_go_with_an_export(tmp_path: Path) -> None:
         runner = CliRunner()
         file = str(tmp_path / "stream.bin")
         for words in (
-            ["export", addresses.grpc, STREAM, file],
-            ["import", addresses.grpc, file, "--as", "copy/v1"],
+            ["export", "--server", addresses.grpc, STREAM, file],
+            ["import", "--server", addresses.grpc, file, "--as", "copy/v1"],
         ):
             result = runner.invoke(app, ["admin", *words])
             assert result.exit_code == 0, result.output

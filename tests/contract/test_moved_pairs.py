@@ -196,20 +196,22 @@ def test_the_commands_that_move_a_pair(tmp_path: Path) -> None:
     with running_server() as address, grpc.insecure_channel(address) as channel:
         filled(Wire(channel), cases)
         for number, name in enumerate((A, B)):
-            code, _, errors = run("admin", "export", address, name, tmp_path / f"{number}.sve")
+            code, _, errors = run(
+                "admin", "export", "--server", address, name, tmp_path / f"{number}.sve"
+            )
             pair = name_of(A, B)
             assert (code, errors.startswith(f"warning: the pair {pair} is not")) == (0, True)
-            assert f"streameval pairs export {address} {pair} FILE" in errors
-        code, printed, _ = run("pairs", "export", address, pair, file)
+            assert f"streameval pairs export {pair} FILE --server {address}" in errors
+        code, printed, _ = run("pairs", "export", "--server", address, pair, file)
         assert (code, printed.startswith(f"the pair {pair} at revision")) == (0, True)
         with Client(address) as client:
             known = client.compare_pair(pair)
     with running_server() as address:
-        code, _, errors = run("pairs", "import", address, file)
+        code, _, errors = run("pairs", "import", "--server", address, file)
         assert (code, f"there is no stream {A}" in errors) == (2, True)
         for number in range(2):
-            assert run("admin", "import", address, tmp_path / f"{number}.sve")[0] == 0
-        assert run("pairs", "import", address, file)[0] == 0
+            assert run("admin", "import", "--server", address, tmp_path / f"{number}.sve")[0] == 0
+        assert run("pairs", "import", "--server", address, file)[0] == 0
         with Client(address) as client:
             found = client.compare_pair(pair)
     assert (found.difference, found.lower, found.coverage) == (

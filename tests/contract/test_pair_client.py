@@ -184,22 +184,27 @@ def test_the_asyncio_client(served) -> None:
 def test_the_commands_of_a_rollout(served) -> None:
     """From nothing to the sentence: created, listed, compared, deleted."""
     address, client = served
-    code, _, errors = run("compare", address, A, B, "--paired")
+    code, _, errors = run("compare", "--server", address, A, B, "--paired")
     assert (code, "streameval pairs create" in errors) == (2, True)
-    assert run("pairs", "create", address, A, B)[0] == 0
-    assert "no id that both have scored has a label" in run("compare", address, A, B, "--paired")[1]
+    assert run("pairs", "create", "--server", address, A, B)[0] == 0
+    assert (
+        "no id that both have scored has a label"
+        in run("compare", "--server", address, A, B, "--paired")[1]
+    )
     send(client, columns(gap=0.32))
-    code, printed, errors = run("compare", address, A, B, "--paired", "--metric", "auc_roc")
+    code, printed, errors = run(
+        "compare", "--server", address, A, B, "--paired", "--metric", "auc_roc"
+    )
     assert (code, errors) == (0, "")
     assert printed.startswith("not decided: ")
     assert "at this difference" in printed.splitlines()[0]
     send(client, columns(3, gap=1.5), prefix="more")
-    code, printed, errors = run("compare", address, A, B, "--paired", "--by", "country")
+    code, printed, errors = run("compare", "--server", address, A, B, "--paired", "--by", "country")
     assert printed.startswith(f"{B} is better")
     assert "on 3,000 shared ids" in printed.splitlines()[0]
-    code, printed, _ = run("compare", address, A, B, "--paired", "--json")
+    code, printed, _ = run("compare", "--server", address, A, B, "--paired", "--json")
     found = json.loads(printed)
     assert (found["verdict"], found["coverage"]["labelled"]) == ("b_better", 2 * ROWS)
-    assert "add --paired" in run("compare", address, A, B)[1]
-    assert run("pairs", "delete", address, PAIR, "--yes")[0] == 0
-    assert "there is no pair" in run("pairs", "list", address)[1]
+    assert "add --paired" in run("compare", "--server", address, A, B)[1]
+    assert run("pairs", "delete", "--server", address, PAIR, "--yes")[0] == 0
+    assert "there is no pair" in run("pairs", "list", "--server", address)[1]

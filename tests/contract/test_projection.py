@@ -100,7 +100,7 @@ def test_rows_of_a_series_have_it(client: Client) -> None:
 
 def test_the_command_prints_it(client: Client, addresses: Addresses) -> None:
     """As JSON, equal to the client's; as text with what it rests on."""
-    asked = ["query", addresses.grpc, STREAM, "--window", "3d", "--projection"]
+    asked = ["query", "--server", addresses.grpc, STREAM, "--window", "3d", "--projection"]
     result = CommandRunner().invoke(app, [*asked, "--json"])
     assert result.exit_code == 0, result.stderr
     expected = client.stream(STREAM).snapshot(window=3 * DAY, projection=True)
@@ -136,7 +136,7 @@ def test_a_stream_without_ids_is_refused_in_one_line(client: Client, addresses: 
     with pytest.raises(PreconditionError, match=words):
         stream.series(now - 3 * DAY, now, DAY, projection=True)
     result = CommandRunner().invoke(
-        app, ["query", addresses.grpc, "cases/v1", "--window", "1d", "--projection"]
+        app, ["query", "--server", addresses.grpc, "cases/v1", "--window", "1d", "--projection"]
     )
     assert result.exit_code == 2
     assert words in result.stderr
@@ -187,9 +187,11 @@ def test_a_verdict_that_is_too_early_says_what_is_projected(tmp_path: Path) -> N
         assert found.projected.lower < found.projected.estimate < found.projected.upper
         assert found.sentence.endswith(f"; projected {found.projected:.2f}.")
         assert listed.verdict.projected == found.projected
-        plain = json.loads(run("verdict", addresses.grpc, STREAM, "--json").stdout)
+        plain = json.loads(run("verdict", STREAM, "--server", addresses.grpc, "--json").stdout)
         assert plain["projected"] == found.to_dict()["projected"]
-        assert found.sentence in " ".join(run("verdict", addresses.grpc, STREAM).stdout.split())
+        assert found.sentence in " ".join(
+            run("verdict", STREAM, "--server", addresses.grpc).stdout.split()
+        )
         answer = httpx.get(f"{addresses.http}/v1/streams/{STREAM}:verdict").json()["verdict"]
         assert answer["projected"]["estimate"] == found.projected.estimate
         assert answer["sentence"] == found.sentence

@@ -237,7 +237,7 @@ def test_a_backup_is_the_way_back(releases, free_port, tmp_path):
         before = admin(last, "hash", f"127.0.0.1:{port}")
     with serving(this, data, port):
         send_one(this, port)
-        upgraded = admin(this, "hash", f"127.0.0.1:{port}")
+        upgraded = admin(this, "hash", "--server", f"127.0.0.1:{port}")
     assert upgraded != before
     if schema(last) != schema(this):
         refused(last, data, port)

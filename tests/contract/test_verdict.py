@@ -107,8 +107,12 @@ def test_every_place_says_the_same_to_the_digit(tmp_path: Path) -> None:
         assert [each.segment for each in found.because] == ["country=IT"]
 
         plain = found.to_dict()
-        assert json.loads(run("verdict", addresses.grpc, STREAM, "--json").stdout) == plain
-        assert run("verdict", addresses.grpc, STREAM).stdout.split() == str(found).split()
+        assert (
+            json.loads(run("verdict", "--server", addresses.grpc, STREAM, "--json").stdout) == plain
+        )
+        assert (
+            run("verdict", "--server", addresses.grpc, STREAM).stdout.split() == str(found).split()
+        )
         (listed,) = client.list_summaries()
         assert listed.verdict is not None
         # A list keeps the verdict that it has read for as long as it says the same.

@@ -60,10 +60,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Path) -> P
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if examples(page)], ids=page_name)
-def test_examples(page: Path, folder: Path) -> None:
+def test_examples(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The examples run and print what the page shows."""
     names: dict[str, Any] = {"__name__": "page"}
     with running_server(Settings(listen="127.0.0.1:0", memory=True)) as address:
+        monkeypatch.setenv("STREAMEVAL_SERVER", address)
         for block in examples(page):
             code = block.code.replace(ADDRESS, address)
             where = f"{page_name(page)}, line {block.line}"

@@ -289,8 +289,8 @@ def test_the_page(
     (command,) = re.findall(r"^streameval (consume kafka .*)$", PAGE, re.MULTILINE)
     try:
         server.start()
-        follow(here(topics), tmp_path)
-        follow(here(mapping), tmp_path)
+        follow(here(topics), tmp_path, grpc)
+        follow(here(mapping), tmp_path, grpc)
         with (tmp_path / "consumer.log").open("wb") as log:
             consumer = subprocess.Popen(
                 [sys.executable, "-m", "streameval", *command.split()],
@@ -299,7 +299,7 @@ def test_the_page(
                 stderr=log,
             )
         try:
-            follow(here(messages), tmp_path)
+            follow(here(messages), tmp_path, grpc)
         finally:
             consumer.terminate()
             assert consumer.wait(30) == 0, (tmp_path / "consumer.log").read_text()
@@ -307,9 +307,10 @@ def test_the_page(
         server.kill()
 
 
-def follow(console: str, directory: Path) -> None:
+def follow(console: str, directory: Path, server: str) -> None:
     """Run the commands of a block; what is shown comes at once, or a moment later."""
-    environment = {**os.environ, "COLUMNS": "100", "PATH": f"{directory}:{os.environ['PATH']}"}
+    environment = {**os.environ, "COLUMNS": "100", "STREAMEVAL_SERVER": server}
+    environment["PATH"] = f"{directory}:{os.environ['PATH']}"
     python = f"{shlex.quote(sys.executable)} -m streameval "
     for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", console, re.MULTILINE):
         line = re.sub(r"^streameval ", lambda _: python, command)

@@ -33,6 +33,7 @@ def test_history_from_a_warehouse(
     says = r"listening on (\S+)\nthe page is at (\S+)\n"
     with newcomer.running(*serve.split(), says=says) as started:
         here = PAGE.replace("127.0.0.1:50051", started[1])
+        newcomer.environment["STREAMEVAL_SERVER"] = started[1]
         newcomer.python(program(here))
         (console,) = (each.code for each in blocks(here) if each.language == "console")
         commands = re.findall(r"^\$ ((?:.*\\\n)*.*)", console, re.MULTILINE)

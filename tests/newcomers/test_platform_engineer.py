@@ -39,6 +39,7 @@ def test_a_server_for_every_model(
     serve = told(START, "streameval serve").split()
     with newcomer.running(*serve, says=SERVING) as started:
         here = START.replace("127.0.0.1:50051", started[1])
+        newcomer.environment["STREAMEVAL_SERVER"] = started[1]
         newcomer.python(program(here))
         report("platform engineer, AUC-PR from a server", newcomer.minutes())
         (console,) = (each.code for each in blocks(here) if each.language == "console")
@@ -75,13 +76,14 @@ def test_certificates_and_tokens(
 
         def run(page: str, command: str, *more: str) -> str:
             line = told(page, command).replace("eval.example.org:50051", address)
-            return newcomer.run(*line.replace("HOST:PORT", address).split(), *more)
+            return newcomer.run(*line.split(), *more)
 
+        newcomer.environment["STREAMEVAL_SERVER"] = address
         connection = ("--root-certificates", "ca.crt", "--token-file", "ops.token")
-        create = "streameval streams create HOST:PORT fraud/v3"
+        create = "streameval streams create fraud/v3"
         for command in (
             f"{create} --pane 1h --retention 2y --segment country",
-            "streameval streams list HOST:PORT --prefix fraud/",
+            "streameval streams list --prefix fraud/",
         ):
             assert "fraud/v3" in run(OPERATIONS, command, *connection)
         # The page's client, with the names of the files that its other blocks made.
@@ -96,9 +98,7 @@ def test_certificates_and_tokens(
             "client.close()",
         ]
         newcomer.python("\n".join(sent))
-        query = "streameval query eval.example.org:50051 fraud/v3 --root-certificates ca.crt"
-        printed = run(SERVER, f"{query} --token-file token")
+        query = "streameval query fraud/v3 --root-certificates ca.crt --token-file token"
+        printed = run(SERVER, f"{query} --server eval.example.org:50051")
         assert re.search(r"Positives +2 *\nNegatives +2 *\n", printed), printed
-        assert "SERVING" in newcomer.run(
-            "streameval", "health", address, "--root-certificates", "ca.crt"
-        )
+        assert "SERVING" in newcomer.run("streameval", "health", "--root-certificates", "ca.crt")

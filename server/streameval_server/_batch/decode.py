@@ -381,7 +381,7 @@ def undeclared(stream: str, missing: tuple[str, ...], settings: StreamSettings) 
     options = "".join(f" --segment {key}" for key in missing)
     return (
         f"segment key {quoted(missing[0])} is not declared: the stream has {declared}; add it: "
-        f"streameval streams update HOST:PORT {shlex.quote(stream)}{options}"
+        f"streameval streams update {shlex.quote(stream)}{options}"
     )
 
 

@@ -248,7 +248,9 @@ class Delivery:
                 error,
             )
             return
-        command = shlex.join(["streameval", "push", str(spool), "--to", self._address])
+        command = shlex.join(
+            ["streameval", "push", "--spool", str(spool), "--server", self._address]
+        )
         _log.warning(
             "streameval client of %s: %s kept; send them within 7 days: %s",
             self._address,

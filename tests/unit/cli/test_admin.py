@@ -62,7 +62,7 @@ def test_status(tmp_path: Path) -> None:
     """A table for people, JSON for programs; exit code 0 while the server commits."""
     with server(tmp_path) as address:
         revision = fill(address)
-        code, printed, _ = run("status", address)
+        code, printed, _ = run("status", "--server", address)
         assert code == 0
         lines = dict(
             re.split(r"\s{2,}", line.rstrip(), maxsplit=1) for line in printed.splitlines()
@@ -79,14 +79,14 @@ def test_status(tmp_path: Path) -> None:
         assert re.fullmatch(
             r"half within [\d.]+ ms, 99 % within [\d.]+ ms, longest [\d.]+ ms", times
         )
-        code, printed, _ = run("status", address, "--json")
+        code, printed, _ = run("status", "--server", address, "--json")
         assert code == 0
         found = json.loads(printed)
         assert (found["durable_revision"], found["streams"]) == (revision, 1)
         assert found["disk"]["directory"] == str(tmp_path)
         assert found["checkpoint_time"] is None
         assert found["time"] > found["start_time"]
-    code, _, errors = run("status", address)
+    code, _, errors = run("status", "--server", address)
     assert code == 2
     assert errors.startswith("streameval: ")
     assert errors.count("\n") == 1
@@ -98,23 +98,13 @@ def backup_to_stdout(*source: object) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-def test_a_backup_with_the_address_first_is_refused(tmp_path: Path) -> None:
-    """The other commands take it first; here the file might be taken for a name of a host."""
-    for arguments in (("127.0.0.1:1", tmp_path / "b.db"), ("127.0.0.1:1", "b.db")):
-        code, _, errors = run("backup", *arguments)
-        assert (code, errors) == (
-            2,
-            "streameval: 127.0.0.1:1 is an address: the order is backup FILE HOST:PORT\n",
-        )
-
-
 @pytest.mark.slow
 def test_a_backup_on_standard_output(tmp_path: Path) -> None:
     """The bytes alone are on stdout, and restore to the same state; what they are is on stderr."""
     with server(tmp_path / "data") as address:
         revision = fill(address)
-        here = hash_of(address)
-        for number, source in enumerate(([address], ["--data", tmp_path / "data"])):
+        here = hash_of("--server", address)
+        for number, source in enumerate((["--server", address], ["--data", tmp_path / "data"])):
             with backup_to_stdout(*source) as process:
                 content, told = process.communicate(timeout=60)
             assert process.returncode == 0, told
@@ -131,7 +121,7 @@ def test_a_backup_whose_reader_ends_early_fails(tmp_path: Path) -> None:
     """With one line, so that a script does not take the rest for a backup."""
     with server(tmp_path / "data") as address:
         fill(address)
-        with backup_to_stdout(address) as process:
+        with backup_to_stdout("--server", address) as process:
             assert process.stdout is not None
             process.stdout.close()
             assert process.stderr is not None
@@ -145,9 +135,9 @@ def test_a_server_to_a_backup_and_back(tmp_path: Path) -> None:
     backup, other, data = tmp_path / "b.db", tmp_path / "c.db", tmp_path / "data"
     with server(data) as address:
         revision = fill(address)
-        here = hash_of(address)
+        here = hash_of("--server", address)
         assert here[0] == revision
-        code, printed, _ = run("backup", backup, address)
+        code, printed, _ = run("backup", backup, "--server", address)
         assert code == 0
         assert printed.startswith(f"revision {revision} is in {backup}: ")
         code, again, _ = run("backup", other, "--data", data)
@@ -155,12 +145,12 @@ def test_a_server_to_a_backup_and_back(tmp_path: Path) -> None:
             0,
             f"revision {revision} is in {other}",
         )
-        code, _, errors = run("backup", backup, address)
+        code, _, errors = run("backup", backup, "--server", address)
         assert (code, "exists: move it" in errors) == (2, True)
         code, _, errors = run("compact", "--data", data)
         assert (code, "a server runs on" in errors) == (2, True)
-    assert run("backup", tmp_path / "d.db", address, "--data", data)[2] == (
-        "streameval: give HOST:PORT or --data, not both\n"
+    assert run("backup", tmp_path / "d.db", "--server", address, "--data", data)[2] == (
+        "streameval: give --server or --data, not both\n"
     )
     code, printed, _ = run("restore", other, "--data", tmp_path / "new")
     assert code == 0
@@ -172,7 +162,7 @@ def test_a_server_to_a_backup_and_back(tmp_path: Path) -> None:
     code, _, errors = run("restore", other, "--data", tmp_path / "new")
     assert (code, "is not empty" in errors) == (2, True)
     with server(tmp_path / "new") as address:
-        assert hash_of(address) == here
+        assert hash_of("--server", address) == here
 
 
 def test_verify(tmp_path: Path) -> None:
@@ -214,21 +204,24 @@ def test_a_stream_moves(tmp_path: Path) -> None:
     file = tmp_path / "fraud.sve"
     with server(tmp_path / "a") as here, server(tmp_path / "b") as there:
         fill(here)
-        code, printed, _ = run("export", here, "fraud/v3", file)
+        code, printed, _ = run("export", "--server", here, "fraud/v3", file)
         assert code == 0
         assert re.match(rf"fraud/v3 at revision \d+ is in {re.escape(str(file))}: ", printed)
-        assert run("import", there, file)[:2] == (0, "fraud/v3 is durable at revision 1\n")
-        assert run("import", there, file, "--as", "x/1")[:2] == (
+        assert run("import", "--server", there, file)[:2] == (
+            0,
+            "fraud/v3 is durable at revision 1\n",
+        )
+        assert run("import", "--server", there, file, "--as", "x/1")[:2] == (
             0,
             "x/1 is durable at revision 2\n",
         )
-        code, _, errors = run("import", there, file)
+        code, _, errors = run("import", "--server", there, file)
         assert (code, errors) == (2, "streameval: there is a stream fraud/v3 already\n")
         with Client(here) as first, Client(there) as second:
             moved = second.stream("x/1").snapshot().to_dict()
             stayed = first.stream("fraud/v3").snapshot().to_dict()
         assert moved | {"revision": 0} == stayed | {"revision": 0}
-        code, _, errors = run("export", here, "missing", tmp_path / "n")
+        code, _, errors = run("export", "--server", here, "missing", tmp_path / "n")
         assert code == 2
         assert errors.startswith("streameval: there is no stream missing: ListStreams (streameval")
         assert not (tmp_path / "n").exists()
@@ -238,21 +231,21 @@ def test_compact(tmp_path: Path) -> None:
     """By the server, and on its directory; earlier revisions cannot be replayed afterwards."""
     with server(tmp_path) as address:
         revision = fill(address)
-        here = hash_of(address)
-        code, printed, _ = run("compact", address)
+        here = hash_of("--server", address)
+        code, printed, _ = run("compact", "--server", address)
         assert code == 0
         assert printed == (
             f"the log begins at revision {revision}, {revision - 1} rows were dropped; "
             "their space is reused\n"
         )
-        assert hash_of(address) == here
+        assert hash_of("--server", address) == here
     code, _, errors = run("hash", "--data", tmp_path, "--until", revision - 1)
     assert (code, "is gone. Use a backup" in errors) == (2, True)
     code, printed, _ = run("compact", "--data", tmp_path)
     assert code == 0
     assert printed.startswith(f"the log begins at revision {revision}, 0 rows were dropped; ")
     assert hash_of("--data", tmp_path) == here
-    code, _, errors = run("hash", address, "--until", 1)
+    code, _, errors = run("hash", "--server", address, "--until", 1)
     assert (code, "a server has only the newest hash" in errors) == (2, True)
 
 
@@ -274,15 +267,15 @@ def test_a_clock_in_doubt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(time, "time_ns", lambda: actual() + ahead_ns)
     with server(tmp_path / "data") as address:
         fill(address)
-        assert "IN DOUBT" not in run("status", address)[1]
+        assert "IN DOUBT" not in run("status", "--server", address)[1]
         ahead_ns = 365 * 86_400 * 10**9
-        printed = run("status", address)[1]
+        printed = run("status", "--server", address)[1]
         assert "IN DOUBT; the server's time is" in printed
         assert "365 d ahead of the server's time" in " ".join(printed.split())
-        code, printed, _ = run("clock", "accept", address)
+        code, printed, _ = run("clock", "accept", "--server", address)
         assert code == 0
         assert printed.startswith("the server believes its clock: ")
-        assert "IN DOUBT" not in run("status", address)[1]
+        assert "IN DOUBT" not in run("status", "--server", address)[1]
         fill(address)
     ahead_ns = 0
     code, printed, _ = run("repair", tmp_path / "data", "--to", tmp_path / "mended")

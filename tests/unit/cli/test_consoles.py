@@ -104,7 +104,10 @@ def test_names_are_whole_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     with running_server() as address:
         with Client(address) as client:
             client.create_stream(name)
-        for command in (("streams", "list", address), ("top", address, "--once")):
+        for command in (
+            ("streams", "list", "--server", address),
+            ("top", "--server", address, "--once"),
+        ):
             assert name in run(*command).stdout.split()
 
 
@@ -137,7 +140,7 @@ def test_the_first_bytes_of_a_file(
     # The file is read; what it lacks is said after that.
     consumed = refusal(run("consume", "kafka", "--config", mapping))
     with running_server() as address:
-        named = run("streams", "list", address, "--token-file", token)
+        named = run("streams", "list", "--server", address, "--token-file", token)
     if told:
         assert told in refusal(tried)
         assert told in consumed

@@ -390,5 +390,5 @@ def test_a_time_is_refused_by_its_column(
     """With the value and the option, before anything is sent."""
     path = tmp_path / "a.csv"
     path.write_text(f"score,label,seen\n0.5,1,{value}\n")
-    push = ("push", path, "--to", "127.0.0.1:1", "--stream", "s", "--time", "seen")
+    push = ("push", "s", path, "--server", "127.0.0.1:1", "--time", "seen")
     assert told in refusal(run(*push, *arguments))

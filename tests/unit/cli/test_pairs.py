@@ -42,7 +42,7 @@ def served() -> Iterator[tuple[str, FakePairs]]:
 def test_a_rollout_ends_with_a_sentence(served) -> None:
     """The sentence is the first line; `--json` is the client's answer."""
     address, service = served
-    code, printed, errors = run("compare", address, "fraud/v3", "fraud/v4", "--paired")
+    code, printed, errors = run("compare", "--server", address, "fraud/v3", "fraud/v4", "--paired")
     assert (code, errors) == (0, "")
     lines = printed.splitlines()
     assert lines[0] == (
@@ -50,7 +50,9 @@ def test_a_rollout_ends_with_a_sentence(served) -> None:
         "the evidence has been sufficient since 14:20"
     )
     assert lines[2].startswith("48,900 ids are scored by both (93.5% of all)")
-    code, printed, _ = run("compare", address, "fraud/v3", "fraud/v4", "--paired", "--json")
+    code, printed, _ = run(
+        "compare", "--server", address, "fraud/v3", "fraud/v4", "--paired", "--json"
+    )
     found = json.loads(printed)
     assert (found["verdict"], found["difference"], found["names"]) == (
         "b_better",
@@ -58,7 +60,7 @@ def test_a_rollout_ends_with_a_sentence(served) -> None:
         ["fraud/v3", "fraud/v4"],
     )
     service.answer = pair_pb2.GetPairComparisonResponse(comparison=refused())
-    code, printed, _ = run("compare", address, "fraud/v3", "fraud/v4", "--paired")
+    code, printed, _ = run("compare", "--server", address, "fraud/v3", "fraud/v4", "--paired")
     assert code == 0
     assert printed.startswith("no answer: no shared id has a label yet")
 
@@ -71,7 +73,7 @@ def test_options_of_a_paired_comparison(served) -> None:
         each.segment.key, each.segment.value = "country", value
         service.answer.segments.append(each)
     code, printed, _ = run(
-        *("compare", address, "fraud/v3", "fraud/v4", "--paired", "--by", "country"),
+        *("compare", "--server", address, "fraud/v3", "fraud/v4", "--paired", "--by", "country"),
         *("--window", "7d", "--metric", "auc_roc", "--prevalence", 0.02, "--level", 0.9),
         *("--segment", "device=web"),
     )
@@ -89,22 +91,22 @@ def test_options_of_a_paired_comparison(served) -> None:
 def test_no_pair_says_how_to_make_one(served) -> None:
     """Nothing is made unless told; `--create` makes it once."""
     address, service = served
-    code, printed, errors = run("compare", address, "m/1", "m/2", "--paired")
+    code, printed, errors = run("compare", "--server", address, "m/1", "m/2", "--paired")
     assert (code, printed) == (2, "")
     assert errors.strip() == (
-        f"streameval: there is no pair of m/1 and m/2: make one with 'streameval pairs create "
-        f"{address} m/1 m/2'. It counts what both predict from then on"
+        "streameval: there is no pair of m/1 and m/2: it counts what both predict once it is made; "
+        f"run: streameval pairs create m/1 m/2 --server {address}"
     )
     assert len(service.known) == 1
     for _ in range(2):
-        code, _, errors = run("compare", address, "m/2", "m/1", "--paired", "--create")
+        code, _, errors = run("compare", "--server", address, "m/2", "m/1", "--paired", "--create")
         assert (code, errors) == (0, "")
         assert [(each.a, each.b) for each in service.known[1:]] == [("m/2", "m/1")]
 
 
 def test_an_independent_comparison_tells_of_the_pair(served) -> None:
     address, _ = served
-    code, printed, errors = run("compare", address, "fraud/v3", "fraud/v4")
+    code, printed, errors = run("compare", "--server", address, "fraud/v3", "fraud/v4")
     assert (code, errors) == (0, "")
     assert printed.splitlines() == [
         "AUC-PR: fraud/v3 0.7020 (0.6840 to 0.7200), fraud/v4 0.7230 (0.7060 to 0.7390)",
@@ -112,30 +114,30 @@ def test_an_independent_comparison_tells_of_the_pair(served) -> None:
         "both at a prevalence of 0.05",
         "note: these are a pair, and on the same ids the answer is sharper: add --paired",
     ]
-    code, printed, _ = run("compare", address, "m/1", "m/2", "--json")
+    code, printed, _ = run("compare", "--server", address, "m/1", "m/2", "--json")
     assert json.loads(printed)["difference"] == -0.021
-    code, printed, _ = run("compare", address, "m/1", "m/2")
+    code, printed, _ = run("compare", "--server", address, "m/1", "m/2")
     assert "note:" not in printed
 
 
 def test_an_independent_comparison_of_rows_by_id_names_the_pair_to_make(served) -> None:
     """Where both have predictions by id; not of one stream in two windows, nor of cases."""
     address, _ = served
-    code, printed, errors = run("compare", address, "ids/1", "ids/2")
+    code, printed, errors = run("compare", "--server", address, "ids/1", "ids/2")
     assert (code, errors) == (0, "")
     assert printed.splitlines()[-1] == (
         "note: if both score the same ids they are not independent, and a pair is sharper: "
-        f"streameval pairs create {address} ids/1 ids/2"
+        f"streameval pairs create ids/1 ids/2 --server {address}"
     )
     for names in (("ids/1", "ids/1"), ("ids/1", "m/2")):
-        assert "note:" not in run("compare", address, *names)[1]
+        assert "note:" not in run("compare", "--server", address, *names)[1]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("compare", "fraud/v3"), "compare takes two streams"),
-        (("compare", "a:1", "m/1", "m/2", "m/3", "--paired"), "compare takes two streams"),
+        (("compare", "fraud/v3"), "Missing argument 'B'"),
+        (("compare", "m/1", "m/2", "m/3", "--paired"), "unexpected extra argument"),
         (("compare", "m/1", "m/2", "--create"), "--create is of pairs: give --paired, too"),
         (("compare", "m/1", "m/2", "--by", "country"), "--by is of pairs: give --paired, too"),
         (("compare", "m/1", "m/2", "--segment", "US"), "use key=value"),
@@ -147,21 +149,21 @@ def test_wrong_arguments(arguments, message) -> None:
     assert message in errors
 
 
-def test_the_server_is_local_unless_it_is_named(monkeypatch) -> None:
-    """`streameval compare fraud/v3 fraud/v4 --paired` asks the default address."""
-    asked = []
-    monkeypatch.setattr(
-        "streameval.cli._compare.print_paired",
-        lambda address, names, *_, **__: asked.append((address, names)),
-    )
-    assert run("compare", "fraud/v3", "fraud/v4", "--paired")[0] == 0
-    assert asked == [("localhost:50051", ("fraud/v3", "fraud/v4"))]
-
-
 def test_pairs_create_list_show_delete(served) -> None:
     address, service = served
     code, printed, errors = run(
-        *("pairs", "create", address, "m/1", "m/2", "--max-cells", 256, "--label-ttl", "2d"),
+        *(
+            "pairs",
+            "create",
+            "--server",
+            address,
+            "m/1",
+            "m/2",
+            "--max-cells",
+            256,
+            "--label-ttl",
+            "2d",
+        ),
         *("--prevalence", 0.1, "--pane", "5m", "--retention", "7d", "--relabel-ttl", "1h"),
         *("--max-pending", 1000, "--name", "next"),
     )
@@ -173,7 +175,7 @@ def test_pairs_create_list_show_delete(served) -> None:
         *("label_ttl", "relabel_ttl"),
     }
     assert (asked.max_cells, asked.label_ttl.seconds) == (256, 172_800)
-    code, printed, _ = run("pairs", "list", address)
+    code, printed, _ = run("pairs", "list", "--server", address)
     # A console of 80 columns, as pytest-xdist sets it, breaks the line at a time.
     lines = [line for line in printed.splitlines() if not line.startswith(" ")]
     assert [line.split()[:3] for line in lines] == [
@@ -181,9 +183,9 @@ def test_pairs_create_list_show_delete(served) -> None:
         ["next", "m/1", "m/2"],
         ["rollout", "fraud/v3", "fraud/v4"],
     ]
-    code, printed, _ = run("pairs", "list", address, "--stream", "m/2", "--json")
+    code, printed, _ = run("pairs", "list", "--server", address, "--stream", "m/2", "--json")
     assert [each["a"] for each in json.loads(printed)] == ["m/1"]
-    code, printed, _ = run("pairs", "show", address, "next")
+    code, printed, _ = run("pairs", "show", "--server", address, "next")
     rows = [line.rsplit(maxsplit=1) for line in printed.splitlines()]
     assert ["weighted labels", "3"] in rows
     assert ["prevalence", "0.1"] in rows
@@ -191,17 +193,17 @@ def test_pairs_create_list_show_delete(served) -> None:
         ["expired", "drop"],
         ["expired", "0"],
     ]
-    code, printed, _ = run("pairs", "show", address, "next", "--json")
+    code, printed, _ = run("pairs", "show", "--server", address, "next", "--json")
     assert json.loads(printed)["counters"]["kept_ids"] == 17
-    code, printed, _ = run("pairs", "delete", address, "next", answer="n\n")
+    code, printed, _ = run("pairs", "delete", "--server", address, "next", answer="n\n")
     assert code == 1
     assert len(service.known) == 2
-    code, printed, _ = run("pairs", "delete", address, "next", "--yes")
+    code, printed, _ = run("pairs", "delete", "--server", address, "next", "--yes")
     assert (code, printed) == (0, "the pair next is deleted\n")
-    code, printed, _ = run("pairs", "list", address, "--stream", "m/1")
+    code, printed, _ = run("pairs", "list", "--server", address, "--stream", "m/1")
     assert printed.strip() == (
-        f"there is no pair of m/1; make one with: streameval pairs create {address} A B"
+        f"there is no pair of m/1; make one with: streameval pairs create A B --server {address}"
     )
-    code, _, errors = run("pairs", "show", address, "next")
+    code, _, errors = run("pairs", "show", "--server", address, "next")
     assert code == 2
     assert "there is no pair next" in errors

@@ -57,7 +57,7 @@ def address() -> Iterator[str]:
 @pytest.mark.parametrize("window", [(), ("--window", "2d")])
 def test_the_table_is_the_ranking(address: str, window: tuple[str, ...]) -> None:
     """One line a segment, the worst first: its figure, limits, share, and the hour it fell in."""
-    result = run("query", address, STREAM, "--by", "country", *window)
+    result = run("query", "--server", address, STREAM, "--by", "country", *window)
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     covers = ", the last 2d" if window else ""
@@ -89,7 +89,9 @@ def test_the_table_is_the_ranking(address: str, window: tuple[str, ...]) -> None
 
 def test_json_has_the_same(address: str) -> None:
     """Numbers as they are; the fall that the client's series has."""
-    result = run("query", address, STREAM, "--by", "country", "--window", "1d", "--json")
+    result = run(
+        "query", "--server", address, STREAM, "--by", "country", "--window", "1d", "--json"
+    )
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     with Client(address) as client:
@@ -118,12 +120,12 @@ def test_what_has_no_segments_is_told(address: str) -> None:
         ((STREAM, "--by", "shop"), "shop"),
         (("no/such", "--by", "country"), "no/such"),
     ):
-        result = run("query", address, *arguments)
+        result = run("query", "--server", address, *arguments)
         assert result.exit_code == 2, result.output
         assert told in result.stderr
         assert result.stderr.count("\n") == 1
     with Client(address) as client:
         client.create_stream("no/cases", segment_keys=["country"])
-    empty = run("query", address, "no/cases", "--by", "country")
+    empty = run("query", "--server", address, "no/cases", "--by", "country")
     assert empty.exit_code == 0, empty.output
     assert empty.stdout.splitlines()[1].split()[0] == "country"

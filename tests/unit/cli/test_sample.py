@@ -55,7 +55,9 @@ def address(data: Path) -> Iterator[str]:
 
 def test_a_table_of_bands(address: str) -> None:
     """Highest scores first, as many rows as bands, with their sums in the heading."""
-    printed = run("sample", address, STREAM, "--size", 20, "--metric", "auc_roc", "--seed", 5)
+    printed = run(
+        "sample", "--server", address, STREAM, "--size", 20, "--metric", "auc_roc", "--seed", 5
+    )
     head, _, *rows = printed.splitlines()
     assert head.startswith("20 of 200 predictions of fraud/v3 to label, for AUC-ROC, at revision ")
     assert head.endswith("with seed 5")
@@ -67,7 +69,7 @@ def test_a_table_of_bands(address: str) -> None:
 def test_the_file_has_ids_probabilities_and_room_for_labels(address: str, tmp_path: Path) -> None:
     """Only its owner can read it; it is never overwritten; a seed gives the same again."""
     file, again = tmp_path / "first.csv", tmp_path / "second.csv"
-    printed = run("sample", address, STREAM, "--size", 20, "--seed", 5, "--csv", file)
+    printed = run("sample", "--server", address, STREAM, "--size", 20, "--seed", 5, "--csv", file)
     assert printed.splitlines()[-1] == f"20 ids to label are in {file}: fill in the column label"
     with Client(address) as client:
         found = client.stream(STREAM).sample_for_labels(20, seed=5)
@@ -77,9 +79,9 @@ def test_the_file_has_ids_probabilities_and_room_for_labels(address: str, tmp_pa
     assert [float(row["label_probability"]) for row in rows] == list(found.label_probabilities)
     assert {row["label"] for row in rows} == {""}
     assert file.stat().st_mode & 0o777 == 0o600
-    run("sample", address, STREAM, "--size", 20, "--seed", 5, "--csv", again)
+    run("sample", "--server", address, STREAM, "--size", 20, "--seed", 5, "--csv", again)
     assert again.read_bytes() == file.read_bytes()
-    error = run("sample", address, STREAM, "--size", 20, "--csv", file, code=2)
+    error = run("sample", "--server", address, STREAM, "--size", 20, "--csv", file, code=2)
     assert "exists" in error
 
 
@@ -94,7 +96,7 @@ def test_the_file_comes_back(address: str, tmp_path: Path) -> None:
         stream.label_cases(ids=ids[:100], labels=labels[:100])
         client.flush()
         stream.snapshot()  # waits until all is visible
-    run("sample", address, "back", "--size", 80, "--metric", "auc_roc", "--csv", file)
+    run("sample", "--server", address, "back", "--size", 80, "--metric", "auc_roc", "--csv", file)
     with file.open(newline="") as text:
         drawn = list(csv.DictReader(text))
     with filled.open("w", newline="") as text:
@@ -103,10 +105,10 @@ def test_the_file_comes_back(address: str, tmp_path: Path) -> None:
         for row in drawn:
             rows.writerow(row | {"label": int(labels[int(row["id"][1:])])})
     columns = ("--id", "id", "--label", "label", "--label-probability", "label_probability")
-    printed = run("push", "--labels", filled, *columns, "--to", address, "--stream", "back")
+    printed = run("push", "back", "--labels", filled, *columns, "--server", address)
     assert printed.startswith("80 labels of ")
     revision = int(printed.splitlines()[0].split()[-1])
-    answer = json.loads(run("query", address, "back", "--json"))
+    answer = json.loads(run("query", "--server", address, "back", "--json"))
     assert answer["revision"] == revision
     assert answer["num_positive_ref"] + answer["num_negative_ref"] == 180
     weights = answer["weights"]
@@ -116,7 +118,7 @@ def test_the_file_comes_back(address: str, tmp_path: Path) -> None:
 def test_json_and_the_same_draw_from_the_data_directory(address: str, data: Path) -> None:
     """What the answer has repeats it: the revision, the time covered, the seed."""
     arguments = ("--size", 30, "--metric", "precision", "--threshold", 0.5, "--json", "--ids")
-    found = json.loads(run("sample", address, STREAM, *arguments, "--window", "1d"))
+    found = json.loads(run("sample", "--server", address, STREAM, *arguments, "--window", "1d"))
     assert len(found["ids"]) == found["size"] == 30
     assert (found["bands"][0]["lower"], found["bands"][-1]["upper"]) == (None, None)
     with Client(address) as client:
@@ -151,5 +153,5 @@ def test_json_and_the_same_draw_from_the_data_directory(address: str, data: Path
 )
 def test_wrong_options(address: str, options: tuple[str, ...], message: str) -> None:
     """One line, and nothing on standard output."""
-    error = run("sample", address, STREAM, "--size", 5, *options, code=2)
+    error = run("sample", "--server", address, STREAM, "--size", 5, *options, code=2)
     assert message in error.replace("\n", " ")

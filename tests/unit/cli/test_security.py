@@ -143,17 +143,17 @@ def test_push_and_query_show_what_a_server_wants_to_see(tmp_path: Path, table: P
         "STREAMEVAL_TOKEN": token.strip(),
     }
     with running_server(settings) as address:
-        code, _, errors = run(*tls, "push", table, "--to", address, "--stream", "a/b")
+        code, _, errors = run(*tls, "push", "a/b", table, "--server", address)
         assert code == 2
         assert "this server requires a token" in errors
-        code, _, errors = run(
-            *tls, "--token-file", file, "push", table, "--to", address, "--stream", "a/b"
-        )
+        code, _, errors = run(*tls, "--token-file", file, "push", "a/b", table, "--server", address)
         assert (code, errors) == (0, "")
-        code, printed, _ = run("query", address, "a/b", "--json", env=environment)
+        code, printed, _ = run("query", "--server", address, "a/b", "--json", env=environment)
         assert code == 0
         assert json.loads(printed)["num_positive_ref"] == 1
-        code, _, errors = run(*tls, "--token-file", tmp_path / "none", "query", address, "a/b")
+        code, _, errors = run(
+            *tls, "--token-file", tmp_path / "none", "query", "--server", address, "a/b"
+        )
         assert code == 2
         assert "cannot read" in errors
 
@@ -161,15 +161,15 @@ def test_push_and_query_show_what_a_server_wants_to_see(tmp_path: Path, table: P
 @pytest.mark.parametrize(
     "line",
     [
-        "{} query localhost:1 a/b",
-        "--{} query localhost:1 a/b",
-        "--token-file {} query localhost:1 a/b",
-        "query {} a/b",
-        "query localhost:1 a/b {}",
-        "query localhost:1 a/b --window {}",
+        "{} query a/b --server localhost:1",
+        "--{} query a/b --server localhost:1",
+        "--token-file {} query a/b --server localhost:1",
+        "query a/b {}",
+        "query a/b --server localhost:1 {}",
+        "query a/b --server localhost:1 --window {}",
         "streams {}",
-        "push {} --to localhost:1 --stream a",
-        "top localhost:1 --every {}",
+        "push a {} --server localhost:1",
+        "top --server localhost:1 --every {}",
         "serve --memory --listen {}",
         "admin token x --scope {}",
     ],
@@ -209,10 +209,12 @@ def test_a_tokens_file_that_is_not_there_says_how_to_make_one(tmp_path: Path) ->
 
 def test_a_token_is_no_option() -> None:
     """Other users could read it in the list of processes."""
-    code, _, errors = run("--token", "sv1.x.y", "query", "localhost:1", "a/b")
+    code, _, errors = run("--token", "sv1.x.y", "query", "--server", "localhost:1", "a/b")
     assert code == 2
     assert "No such option" in errors
-    code, _, errors = run("query", "example.org:1", "a/b", env={"STREAMEVAL_TOKEN": "sv1.x.y"})
+    code, _, errors = run(
+        "query", "--server", "example.org:1", "a/b", env={"STREAMEVAL_TOKEN": "sv1.x.y"}
+    )
     assert code == 2
     assert "a token must not travel in plain text to example.org:1" in errors
 
@@ -233,7 +235,7 @@ def test_a_connection_has_its_options_before_or_after_the_command(
     address, file = guarded
     wrong = tmp_path / "wrong"
     wrong.write_text("sv1.x.y")
-    hashed = ("admin", "hash", address)
+    hashed = ("admin", "hash", "--server", address)
     assert run("--token-file", file, *hashed)[0] == 0
     assert run(*hashed, "--token-file", file)[0] == 0
     assert run("--token-file", wrong, *hashed, "--token-file", file)[0] == 0
@@ -243,9 +245,10 @@ def test_a_connection_has_its_options_before_or_after_the_command(
     assert run("--token-file", file, *hashed, env=variable)[0] == 0
 
 
-def test_every_command_with_an_address_has_the_options() -> None:
+def test_every_command_that_connects_has_the_options() -> None:
     """No command that connects lacks an option of the connection."""
     options = {
+        "--profile",
         "--token-file",
         "--tls",
         "--root-certificates",
@@ -257,11 +260,9 @@ def test_every_command_with_an_address_has_the_options() -> None:
         for command in group.commands.values():
             if hasattr(command, "commands"):
                 groups.append(command)
-            elif command.name == "repair":
-                continue  # its --to is a directory
-            elif {"address", "to"} & {parameter.name for parameter in command.params}:
+            elif "server" in {parameter.name for parameter in command.params}:
                 connecting.append(command)
-    assert len(connecting) >= 10
+    assert len(connecting) >= 30
     for command in connecting:
         found = {option for parameter in command.params for option in parameter.opts}
         assert options <= found, command.name
@@ -285,10 +286,10 @@ def test_errors_of_a_connection_name_the_option(
     (tmp_path / "empty").write_text("")
     given = [option.format(tmp=tmp_path) for option in options]
     for command in (
-        ("query", address, "a/1"),
-        ("push", table, "--to", address, "--stream", "a/1"),
-        ("admin", "status", address),
-        ("top", address, "--once"),
+        ("query", "--server", address, "a/1"),
+        ("push", "a/1", table, "--server", address),
+        ("admin", "status", "--server", address),
+        ("top", "--server", address, "--once"),
     ):
         code, printed, errors = run(*command, *given)
         assert (code, printed) == (2, ""), command
@@ -302,9 +303,9 @@ def test_a_token_in_plain_text_is_refused_by_its_option(
     """To another machine only with TLS: the message names the options to give."""
     file = tmp_path / "token"
     file.write_text("sv1.x.y")
-    code, _, errors = run("query", "192.0.2.1:1", "a/1", "--token-file", file)
+    code, _, errors = run("query", "--server", "192.0.2.1:1", "a/1", "--token-file", file)
     assert code == 2
     assert "--token-file: a token must not travel in plain text to 192.0.2.1:1" in errors
     assert "--root-certificates, or --tls" in errors
     monkeypatch.setenv("STREAMEVAL_TOKEN", "sv1.x.y")
-    assert "STREAMEVAL_TOKEN: a token must not" in run("query", "192.0.2.1:1", "a/1")[2]
+    assert "STREAMEVAL_TOKEN: a token must not" in run("query", "--server", "192.0.2.1:1", "a/1")[2]

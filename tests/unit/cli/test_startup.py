@@ -49,7 +49,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 @pytest.mark.parametrize("command", ["--version", "health"])
 def test_quick_commands_import_nothing_slow(command: str, address: str) -> None:
     """Probes run `health` every few seconds: it imports gRPC and no metrics, no tables."""
-    arguments = [command] if command == "--version" else [command, address]
+    arguments = [command] if command == "--version" else [command, "--server", address]
     script = f"""
 import sys
 sys.argv = ["streameval", *{arguments!r}]
@@ -69,31 +69,28 @@ print(*sorted(sys.modules))
 
 
 PROBES = [
-    "health host:1",
-    "health host:1 --timeout-s 2.5",
-    "health --timeout-s=0.1 host:1 --tls",
-    "--root-certificates ca.pem health host:1",
-    "--tls --root-certificates no.pem health host:1 --root-certificates ca.pem",
-    "health host:1 --client-certificate c.pem --client-key c.key --token-file token",
-    "--client-key c.key --client-certificate c.pem health -- host:1",
+    "health",
+    "health --server host:1 --timeout-s 2.5",
+    "health --timeout-s=0.1 --server=host:1 --tls",
+    "--root-certificates ca.pem health --profile p.toml",
+    "--tls --root-certificates no.pem health --server host:1 --root-certificates ca.pem",
+    "health --client-certificate c.pem --client-key c.key --token-file token",
+    "--client-key c.key --client-certificate c.pem --server host:1 health",
 ]
 
 
 @pytest.mark.parametrize("line", PROBES)
-@pytest.mark.parametrize("variables", [{}, {"STREAMEVAL_ROOT_CERTIFICATES": "env.pem"}])
 def test_the_quick_way_reads_a_command_line_as_the_complete_one(
-    line: str, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Same address, seconds and connection; the health of the server is the exit code."""
-    calls: list[tuple[str, float, ConnectionOptions]] = []
+    """Same seconds and connection; the health of the server is the exit code."""
+    calls: list[tuple[float, ConnectionOptions]] = []
 
-    def health(address: str, timeout_s: float) -> bool:
-        calls.append((address, timeout_s, current_connection.get()))
+    def health(timeout_s: float) -> bool:
+        calls.append((timeout_s, current_connection.get()))
         return len(calls) == 1
 
     monkeypatch.setattr(_health, "health", health)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
     with pytest.raises(SystemExit) as stop:
         copy_context().run(run_probe, line.split())
     assert stop.value.code == 0
@@ -104,15 +101,14 @@ def test_the_quick_way_reads_a_command_line_as_the_complete_one(
 @pytest.mark.parametrize(
     "line",
     [
-        "health",
         "health --help",
-        "health a b",
-        "health host:1 --timeout-s 0",
-        "health host:1 --timeout-s inf",
-        "health host:1 --timeout-s soon",
-        "health host:1 --time 1",
-        "--timeout-s 1 health host:1",
-        "health host:1 --client-key",
+        "health host:1",
+        "health --timeout-s 0",
+        "health --timeout-s inf",
+        "health --timeout-s soon",
+        "health --time 1",
+        "--timeout-s 1 health",
+        "health --client-key",
         "query health health",
         "streams list health",
     ],
@@ -125,20 +121,12 @@ def test_the_quick_way_leaves_the_rest_to_the_complete_one(
     assert capsys.readouterr() == ("", "")
 
 
-def test_the_switch_as_a_variable_is_left_to_the_complete_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """What counts as true in a variable is known there."""
-    monkeypatch.setenv("STREAMEVAL_TLS", "yes")
-    run_probe(["health", "127.0.0.1:1"])
-
-
 @pytest.mark.parametrize(
     ("missing", "arguments", "extra"),
     [
-        ("grpc", ["health", "127.0.0.1:1"], "cli"),
-        ("grpc", ["query", "127.0.0.1:1", "fraud/v3"], "client"),
-        ("rich", ["query", "127.0.0.1:1", "fraud/v3"], "cli"),
+        ("grpc", ["health", "--server", "127.0.0.1:1"], "cli"),
+        ("grpc", ["query", "--server", "127.0.0.1:1", "fraud/v3"], "client"),
+        ("rich", ["query", "--server", "127.0.0.1:1", "fraud/v3"], "cli"),
         ("starlette", ["serve"], "server"),
         ("platformdirs", ["admin", "verify", "--data", "."], "server"),
         ("streameval_server", ["serve"], "server"),
@@ -148,9 +136,9 @@ def test_the_switch_as_a_variable_is_left_to_the_complete_one(
             ["admin", "token", "a", "--tokens", "t", "--scope", "query"],
             "server",
         ),
-        ("matplotlib", ["report", "127.0.0.1:1", "a", "--output", "a.html"], "plot"),
+        ("matplotlib", ["report", "--server", "127.0.0.1:1", "a", "--output", "a.html"], "plot"),
         ("pyarrow", ["evaluate", __file__], "files"),
-        ("pyarrow", ["push", __file__, "--to", "127.0.0.1:1", "--stream", "a"], "files"),
+        ("pyarrow", ["push", "a", __file__, "--server", "127.0.0.1:1"], "files"),
     ],
 )
 @pytest.mark.slow
@@ -178,8 +166,8 @@ def test_commands_without_files_need_no_pyarrow(tmp_path: Path, address: str) ->
     scores.write_text("0.9 1\n0.8 1\n0.7 0\n0.3 0\n")
     for arguments in (
         ["auc", str(scores)],
-        ["query", address, "none"],
-        ["streams", "list", address],
+        ["query", "--server", address, "none"],
+        ["streams", "list", "--server", address],
     ):
         done = run(
             "-c",

@@ -52,7 +52,18 @@ def test_each_setting_of_the_proto_is_an_option() -> None:
 def test_create_list_update_delete(address: str) -> None:
     """Every setting arrives; an update keeps what is not given, and adds segment keys."""
     code, printed, errors = streams(
-        *("create", address, "s/1", "--pane", "10s", "--retention", "10y", "--resolution", 14),
+        *(
+            "create",
+            "--server",
+            address,
+            "s/1",
+            "--pane",
+            "10s",
+            "--retention",
+            "10y",
+            "--resolution",
+            14,
+        ),
         *("--scale", "probability", "--label-ttl", "30d", "--relabel-ttl", "2h"),
         *("--max-pending", 1000, "--orphans", "miss", "--expired", "drop"),
         *("--segment", "country", "--segment", "device", "--threshold", 0.5),
@@ -80,15 +91,15 @@ def test_create_list_update_delete(address: str) -> None:
         "alarms": None,
     }
     assert (created["name"], created["settings"]) == ("s/1", settings)
-    listed = json.loads(streams("settings", address, "--prefix", "s/", "--json")[1])
+    listed = json.loads(streams("settings", "--server", address, "--prefix", "s/", "--json")[1])
     assert listed == [created]
-    code, printed, _ = streams("settings", address, "--prefix", "s/")
+    code, printed, _ = streams("settings", "--server", address, "--prefix", "s/")
     row = printed.splitlines()[1]
     assert [word in row for word in ("s/1", "10s", "10y", "30d", "14", "country, device")] == [
         True
     ] * 6
     code, printed, _ = streams(
-        *("update", address, "s/1", "--label-ttl", "7d", "--segment", "plan", "--json")
+        *("update", "--server", address, "s/1", "--label-ttl", "7d", "--segment", "plan", "--json")
     )
     changed = {
         **settings,
@@ -96,63 +107,65 @@ def test_create_list_update_delete(address: str) -> None:
         "segment_keys": ["country", "device", "plan"],
     }
     assert json.loads(printed)["settings"] == changed
-    code, printed, _ = streams("update", address, "s/1", "--orphans", "drop")
+    code, printed, _ = streams("update", "--server", address, "s/1", "--orphans", "drop")
     assert code == 0
     assert {tuple(line.split()) for line in printed.splitlines()} >= {
         ("orphans", "drop"),
         ("segment", "keys", "country,", "device,", "plan"),
         ("retention", "10y"),
     }
-    code, printed, _ = streams("update", address, "s/1", "--threshold", 0.25, "--json")
+    code, printed, _ = streams("update", "--server", address, "s/1", "--threshold", 0.25, "--json")
     assert json.loads(printed)["settings"]["threshold"] == 0.25
-    code, printed, _ = streams("update", address, "s/1", "--cost-fn", 20, "--json")
+    code, printed, _ = streams("update", "--server", address, "s/1", "--cost-fn", 20, "--json")
     costs = [json.loads(printed)["settings"][name] for name in ("cost_fp", "cost_fn")]
     assert costs == [1.0, 20.0]
-    printed = streams("update", address, "s/1", "--min-label-probability", 0.1)[1]
+    printed = streams("update", "--server", address, "s/1", "--min-label-probability", 0.1)[1]
     assert ["min", "label", "probability", "0.1"] in [each.split() for each in printed.splitlines()]
-    printed = streams("update", address, "s/1", "--no-costs")[1]
+    printed = streams("update", "--server", address, "s/1", "--no-costs")[1]
     lines = [line.split() for line in printed.splitlines()]
     assert ["cost", "fp", "none"] in lines
     assert ["threshold", "0.25"] in lines
-    code, _, errors = streams("update", address, "s/1", "--cost-fp", 2)
+    code, _, errors = streams("update", "--server", address, "s/1", "--cost-fp", 2)
     assert code == 2
     assert "cost_fp without cost_fn: declare both costs, or none" in errors
-    assert streams("update", address, "s/1", "--cost-fp", 2, "--cost-fn", 3)[0] == 0
-    code, printed, _ = streams("update", address, "s/1", "--no-threshold", "--json")
+    assert streams("update", "--server", address, "s/1", "--cost-fp", 2, "--cost-fn", 3)[0] == 0
+    code, printed, _ = streams("update", "--server", address, "s/1", "--no-threshold", "--json")
     gone = json.loads(printed)["settings"]
     assert [gone[name] for name in ("threshold", "cost_fp", "cost_fn")] == [None] * 3
     for options, said in (
         (("--no-costs", "--cost-fp", 2), "give --cost-fp and --cost-fn, or --no-costs, not both"),
         (("--no-threshold", "--cost-fp", 2), "costs need a threshold: leave out --no-threshold"),
     ):
-        code, _, errors = streams("update", address, "s/1", *options)
+        code, _, errors = streams("update", "--server", address, "s/1", *options)
         assert (code, errors) == (2, f"streameval: {said}\n")
-    printed = streams("update", address, "s/1", "--orphans", "drop")[1]
+    printed = streams("update", "--server", address, "s/1", "--orphans", "drop")[1]
     assert ["threshold", "none"] in [line.split() for line in printed.splitlines()]
-    code, _, errors = streams("update", address, "s/1", "--no-threshold", "--threshold", 0.5)
+    code, _, errors = streams(
+        "update", "--server", address, "s/1", "--no-threshold", "--threshold", 0.5
+    )
     assert (code, errors) == (2, "streameval: give --threshold or --no-threshold, not both\n")
-    code, _, errors = streams("delete", address, "s/1", answer="n\n")
+    code, _, errors = streams("delete", "--server", address, "s/1", answer="n\n")
     assert code == 1
-    assert json.loads(streams("settings", address, "--prefix", "s/", "--json")[1])
-    code, printed, errors = streams("delete", address, "s/1", "--yes")
+    assert json.loads(streams("settings", "--server", address, "--prefix", "s/", "--json")[1])
+    code, printed, errors = streams("delete", "--server", address, "s/1", "--yes")
     assert (code, printed, errors) == (0, "s/1 is deleted\n", "")
-    assert json.loads(streams("settings", address, "--prefix", "s/", "--json")[1]) == []
+    assert json.loads(streams("settings", "--server", address, "--prefix", "s/", "--json")[1]) == []
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("update", "{}", "no/such", "--retention", "1d"), "no/such"),
-        (("update", "{}", "no/such"), "give at least one setting to change"),
-        (("create", "{}", "s/2", "--pane", "soon"), "--pane 'soon': use a span such as"),
-        (("create", "{}", "s/2", "--retention", "9" * 30 + "d"), "too long"),
-        (("create", "{}", "s/2", "--label-ttl", "60d"), "label_ttl"),
-        (("delete", "{}", "no/such", "--yes"), "no/such"),
+        (("update", "no/such", "--retention", "1d"), "no/such"),
+        (("update", "no/such"), "give at least one setting to change"),
+        (("create", "s/2", "--pane", "soon"), "--pane 'soon': use a span such as"),
+        (("create", "s/2", "--retention", "9" * 30 + "d"), "too long"),
+        (("create", "s/2", "--label-ttl", "60d"), "label_ttl"),
+        (("delete", "no/such", "--yes"), "no/such"),
     ],
 )
 def test_refusals_are_one_line(address: str, arguments: tuple[str, ...], said: str) -> None:
     """Wrong settings change nothing and say what is wrong."""
-    code, printed, errors = run("streams", *(word.format(address) for word in arguments))
+    code, printed, errors = run("streams", *arguments, "--server", address)
     assert (code, printed) == (2, "")
     assert errors.startswith("streameval: ")
     assert said in errors
@@ -182,19 +195,19 @@ def history(tmp_path: Path) -> Path:
 
 def test_history_is_loaded_by_one_command(address: str, history: Path) -> None:
     """Rows older than the default retention need --create --retention; refusals say so."""
-    push = ("push", history, "--to", address, "--time", "time", "--segment", "country")
-    code, _, errors = run(*push, "--stream", "h/1")
+    push = ("--server", address, "--time", "time", "--segment", "country")
+    code, _, errors = run("push", "h/1", history, *push)
     assert code == 2
     assert "event time must not be older than retention" in errors
-    remedy = f"streameval streams create {address} h/1 --segment country --retention 2y"
+    remedy = f"streameval streams create h/1 --segment country --retention 2y --server {address}"
     assert f"run {remedy}, or" in errors
     assert run(*remedy.split()[1:])[0] == 0
-    assert run(*push, "--stream", "h/1")[0] == 0
-    loaded = (*push, "--stream", "h/2", "--create", "--retention", "10y")
+    assert run("push", "h/1", history, *push)[0] == 0
+    loaded = ("push", "h/2", history, *push, "--create", "--retention", "10y")
     code, printed, errors = run(*loaded)
     assert (code, errors) == (0, "")
     assert "365 cases" in printed
-    figures = json.loads(run("query", address, "h/2", "--window", "2y", "--json")[1])
+    figures = json.loads(run("query", "--server", address, "h/2", "--window", "2y", "--json")[1])
     assert figures["num_positive_ref"] + figures["num_negative_ref"] == 365
     code, printed, _ = run(*loaded)
     assert (code, printed.splitlines()[0]) == (0, "365 rows were durable before")
@@ -205,9 +218,9 @@ def test_history_is_loaded_by_one_command(address: str, history: Path) -> None:
 
 def test_settings_of_push_need_create(address: str, history: Path) -> None:
     """A setting that would be ignored is refused."""
-    code, _, errors = run("push", history, "--to", address, "--stream", "h/3", "--pane", "1h")
+    code, _, errors = run("push", "h/3", history, "--server", address, "--pane", "1h")
     assert code == 2
     assert "--pane needs --create: a stream that exists keeps its pane" in errors
-    _, _, errors = run("push", history, "--to", address, "--stream", "h/3", "--retention", "2y")
-    remedy = f"streameval streams update {address} h/3 --retention 2y"
-    assert errors.endswith(f"--retention needs --create; if the stream exists, run {remedy}\n")
+    _, _, errors = run("push", "h/3", history, "--server", address, "--retention", "2y")
+    remedy = f"streameval streams update h/3 --retention 2y --server {address}"
+    assert errors.endswith(f"--retention needs --create; if the stream exists, run: {remedy}\n")

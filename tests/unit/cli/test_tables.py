@@ -53,7 +53,7 @@ def test_a_table_is_refused_from_everywhere(tmp_path: Path, name: str) -> None:
         assert ("metadata" in source) == ("Iceberg" in name)
     if "Hadoop" in name and "packed" not in name:
         assert source.endswith("v10.metadata.json")
-    assert refusal(run("push", table, "--to", "127.0.0.1:1", "--stream", "s")) == line.replace(
+    assert refusal(run("push", "s", table, "--server", "127.0.0.1:1")) == line.replace(
         str(path), str(table), 1
     )
 

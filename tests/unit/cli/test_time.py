@@ -64,26 +64,26 @@ def test_predictions_and_labels_by_id(address: str, data: Path, files: tuple[Pat
     """Predictions and labels are joined; windows and slices are parts; replay equals the past."""
     predictions, labels = files
     columns = ("--id", "order", "--time", "at", "--segment", "country", "--positive", "fraud")
-    to = ("--to", address, "--stream", "orders/v1")
-    first = run("push", predictions, *columns, *to)
+    to = ("--server", address)
+    first = run("push", "orders/v1", predictions, *columns, *to)
     assert first.exit_code == 0, first.output
     assert "48 predictions of" in first.stdout
     before = int(first.stdout.splitlines()[0].split()[-1])
-    assert figures("query", address, "orders/v1")["num_cases"] == 0
-    second = run("push", "--labels", labels, *columns, *to)
+    assert figures("query", "--server", address, "orders/v1")["num_cases"] == 0
+    second = run("push", "orders/v1", "--labels", labels, *columns, *to)
     assert second.exit_code == 0, second.output
     assert "48 labels of" in second.stdout
     with Client(address) as client:
         client.list_streams()  # waits until the rows are visible to other clients
 
-    everything = figures("query", address, "orders/v1")
+    everything = figures("query", "--server", address, "orders/v1")
     assert (everything["num_cases"], everything["num_positive_ref"]) == (48, 32)
-    day = figures("query", address, "orders/v1", "--window", "24h")
+    day = figures("query", "--server", address, "orders/v1", "--window", "24h")
     assert 24 <= day["num_cases"] <= 26
-    told = run("query", address, "orders/v1", "--window", "24h").stdout
+    told = run("query", "--server", address, "orders/v1", "--window", "24h").stdout
     assert "covers 20" in told
     assert f"{day['num_cases']} of {day['num_cases']} predictions labelled (100.0%)" in told
-    german = figures("query", address, "orders/v1", "--segment", "country=DE")
+    german = figures("query", "--server", address, "orders/v1", "--segment", "country=DE")
     assert german["num_cases"] == 24
 
     then = figures("admin", "replay", "orders/v1", "--data", data, "--until", before)
@@ -96,8 +96,8 @@ def test_predictions_and_labels_by_id(address: str, data: Path, files: tuple[Pat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--to", "x:1", "--stream", "a"], "give a FILE of scores, or --labels, or both"),
-        (["--labels", "LABELS", "--to", "x:1", "--stream", "a"], "name the column with --id"),
+        (["a", "--server", "x:1"], "give a FILE of scores, or --labels, or both"),
+        (["a", "--labels", "LABELS", "--server", "x:1"], "name the column with --id"),
     ],
 )
 def test_push_needs_files_that_fit(
@@ -121,15 +121,15 @@ def test_push_needs_files_that_fit(
 )
 def test_windows_and_segments_are_read(arguments: list[str], message: str) -> None:
     """An invalid span or segment is refused before the server is called."""
-    result = run("query", "127.0.0.1:1", "a", *arguments)
+    result = run("query", "--server", "127.0.0.1:1", "a", *arguments)
     assert result.exit_code == 2
     assert message in result.stderr
 
 
 def test_replay_refuses_what_never_was(address: str, data: Path, files: tuple[Path, Path]) -> None:
     """A missing revision, a stream that did not exist yet, a missing log."""
-    columns = ("--id", "order", "--to", address, "--stream", "orders/v1")
-    assert run("push", files[0], *columns).exit_code == 0
+    columns = ("--id", "order", "--server", address)
+    assert run("push", "orders/v1", files[0], *columns).exit_code == 0
     for arguments, message in (
         (("orders/v1", "--until", 10**6, "--data", data), "and none 1000000"),
         (("orders/v2", "--data", data), "there was no stream orders/v2 at revision"),

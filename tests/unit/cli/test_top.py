@@ -181,7 +181,7 @@ def test_a_table_once() -> None:
     """With --once, and when the output is not a terminal; the worst first where none changed."""
     with running_server() as address, Client(address) as client:
         fill(address)
-        for arguments in ((address,), (address, "--once")):
+        for arguments in (("--server", address), ("--server", address, "--once")):
             code, lines, _ = once(*arguments)
             assert code == 0
             assert re.fullmatch(rf"Streams  last 1 d  {address}  \d\d:\d\d:\d\d UTC", lines[0])
@@ -191,27 +191,31 @@ def test_a_table_once() -> None:
             assert names(lines) == ["bad/v1", "byid/v2", "good/v1"]
             assert re.search(r"^good/v1 +- +1\.000 ", lines[5])
             assert re.search(r" 66\.7% +75% +(< 1 min|\d+ min)$", lines[4])
-        assert names(once(address, "--prefix", "b")[1]) == ["bad/v1", "byid/v2"]
-        assert names(once(address, "--search", "D/V")[1]) == ["bad/v1", "byid/v2", "good/v1"]
-        code, lines, _ = once(address, "--limit", "2", "--order", "name", "--reverse")
+        assert names(once("--server", address, "--prefix", "b")[1]) == ["bad/v1", "byid/v2"]
+        assert names(once("--server", address, "--search", "D/V")[1]) == [
+            "bad/v1",
+            "byid/v2",
+            "good/v1",
+        ]
+        code, lines, _ = once("--server", address, "--limit", "2", "--order", "name", "--reverse")
         assert lines[1] == "2 of 3 streams shown. Name, reversed"
         assert names(lines) == ["good/v1", "byid/v2"]
-        code, lines, _ = once(address, "--prefix", "z")
+        code, lines, _ = once("--server", address, "--prefix", "z")
         assert (code, lines[1]) == (0, "no stream's name begins with z")
-        code, lines, _ = once(address, "--search", "z")
+        code, lines, _ = once("--server", address, "--search", "z")
         assert (code, lines[1]) == (0, "no stream's name contains z")
-        code, lines, _ = once(address, "--order", "auc_roc", "--window", "all")
+        code, lines, _ = once("--server", address, "--order", "auc_roc", "--window", "all")
         assert lines[0].startswith(f"Streams  all time  {address}")
         assert lines[1] == "3 streams. AUC-ROC, the worst first"
         assert "change" not in lines[2]
         found = client.stream("bad/v1").snapshot()
         assert f"{found.auc_roc:.3f}" in cells(lines, "bad/v1")
-        code, _, errors = once(address, "--order", "accuracy")
+        code, _, errors = once("--server", address, "--order", "accuracy")
         assert code == 2
         assert re.fullmatch(
             "streameval: order_by must be one of alarms, .*, got 'accuracy'\n", errors
         )
-    code, _, errors = once(address)
+    code, _, errors = once("--server", address)
     assert (code, errors.count("\n")) == (2, 1)
 
 
@@ -234,7 +238,7 @@ def test_the_list_is_that_of_the_client(monkeypatch: pytest.MonkeyPatch) -> None
             client.stream(name).add_cases(labels=labels, scores=scores, at=at)
         client.stream("one/v1").add_cases(labels=[0] * 9, scores=rng.random(9))
         client.flush()
-        code, lines, _ = once(address, width=120)
+        code, lines, _ = once("--server", address, width=120)
         known = client.list_summaries()
         assert (code, names(lines)) == (0, [each.stream for each in known])
         fell = sum(each.evident and each.change.difference < 0 for each in known)
@@ -253,10 +257,11 @@ def test_the_list_is_that_of_the_client(monkeypatch: pytest.MonkeyPatch) -> None
         assert " no positives yet " in next(line for line in lines if line.startswith("one/v1"))
         # Set where the console was made: test runners set COLUMNS before.
         monkeypatch.setattr(out, "_width", 120)
-        listed = CommandRunner().invoke(app, ["streams", "list", address])
+        listed = CommandRunner().invoke(app, ["streams", "list", "--server", address])
         assert [line.rstrip() for line in listed.stdout.splitlines()][1:] == lines[1:]
         as_json = CommandRunner().invoke(
-            app, ["streams", "list", address, "--json", "--limit", "2", "--search", "V1"]
+            app,
+            ["streams", "list", "--server", address, "--json", "--limit", "2", "--search", "V1"],
         )
         assert json.loads(as_json.stdout) == [each.to_dict() for each in known[:2]]
 
@@ -267,7 +272,7 @@ def test_rates_at_the_declared_threshold() -> None:
         fill(address)
         client.update_stream("bad/v1", threshold=0.5)
         found = client.stream("bad/v1").snapshot()
-        code, lines, _ = once(address, width=140)
+        code, lines, _ = once("--server", address, width=140)
         assert code == 0
         assert " prec   recall " in lines[2]
         rates = [f"{found.figures[name]:.1%}" for name in Place.POINT.names()[:2]]
@@ -275,10 +280,10 @@ def test_rates_at_the_declared_threshold() -> None:
         assert " - - " in " ".join(cells(lines, "good/v1"))
         client.update_stream("bad/v1", cost_fp=2, cost_fn=9)
         cost = client.stream("bad/v1").snapshot().figures["expected_cost"]
-        _, lines, _ = once(address, width=150)
+        _, lines, _ = once("--server", address, width=150)
         assert " recall     cost " in lines[2]
         assert " ".join([*rates, f"{cost:.3g}"]) in " ".join(cells(lines, "bad/v1"))
-        code, lines, _ = once(address, "--order", "f_measure", width=140)
+        code, lines, _ = once("--server", address, "--order", "f_measure", width=140)
         assert (code, names(lines)[0]) == (0, "bad/v1")
         assert f"{found.figures['f_measure']:.1%}" in cells(lines, "bad/v1")
 
@@ -349,7 +354,7 @@ def test_any_width(width: int) -> None:
             stream.add_case(True, 0.5)
             client.flush()
             stream.snapshot()
-        code, lines, _ = once(address, width=width)
+        code, lines, _ = once("--server", address, width=width)
         assert code == 0
         assert max(map(len, lines)) <= width
         assert "1.000" in cells(lines, "good/v1")
@@ -359,9 +364,12 @@ def test_any_width(width: int) -> None:
 @pytest.mark.slow
 def test_a_live_screen() -> None:
     """Figures change, keys sort, search and change the window, the terminal is restored."""
-    with running_server() as address, terminal("top", address, "--every", "0.2") as screen:
+    with (
+        running_server() as address,
+        terminal("top", "--server", address, "--every", "0.2") as screen,
+    ):
         screen.until(has("no streams yet. Send a first file of scores and labels:"))
-        screen.until(has(f"streameval push scores.csv --to {address} --stream fraud/v3"))
+        screen.until(has(f"streameval push fraud/v3 scores.csv --server {address}"))
         fill(address)
         screen.until(lambda lines: names(lines) == ["bad/v1", "byid/v2", "good/v1"])
         screen.until(lambda lines: lines[-1:] == ["q quit   s order   w window   / search"])
@@ -406,7 +414,7 @@ def test_a_server_that_goes_and_comes_back() -> None:
     with running_server() as address:
         fill(address)
         settings = Settings(listen=address, memory=True)
-        screens = terminal("top", address, "--every", "0.2")
+        screens = terminal("top", "--server", address, "--every", "0.2")
         screen = screens.__enter__()
         screen.until(lambda lines: len(names(lines)) == 3)
     try:
@@ -427,7 +435,7 @@ def test_a_server_that_is_not_there_yet() -> None:
     """The command waits for it; Ctrl-C ends the command."""
     with running_server() as address:
         pass
-    with terminal("top", address, "--every", "0.2", width=60, height=8) as screen:
+    with terminal("top", "--server", address, "--every", "0.2", width=60, height=8) as screen:
         screen.until(has("no answer for"))
         screen.type("\x03")
         assert screen.ended() == 0
@@ -441,7 +449,7 @@ def test_more_streams_than_lines() -> None:
             for number in range(120):
                 client.stream(f"m/v{number:03}").add_case(True, 0.5)
             client.flush()
-        with terminal("top", address, "--every", "0.2", height=20) as screen:
+        with terminal("top", "--server", address, "--every", "0.2", height=20) as screen:
             screen.until(has("^16 of 120 streams shown. Alarms, then the largest fall$"))
             screen.until(lambda lines: len(lines) == 20 and len(names(lines)) == 16)
             screen.type("q")
@@ -450,6 +458,6 @@ def test_more_streams_than_lines() -> None:
 
 def test_names_stay_text() -> None:
     """A server's text cannot move the cursor: the server checks names, the command errors."""
-    code, _, errors = once("localhost:1", "--prefix", "\x1b[2Jx")
+    code, _, errors = once("--server", "localhost:1", "--prefix", "\x1b[2Jx")
     assert code == 2
     assert "\x1b" not in errors

@@ -143,7 +143,7 @@ def test_wrong_weights_are_named_by_row(
     rows.to_csv(file, index=False)
     for command in (
         ("evaluate", file),
-        ("push", file, "--to", "localhost:1", "--stream", "s"),
+        ("push", "s", file, "--server", "localhost:1"),
     ):
         result = run(*command, "--weight", "w", "--label-probability", "share")
         assert result.exit_code == 2
@@ -154,10 +154,10 @@ def test_wrong_weights_are_named_by_row(
 def test_what_does_not_fit_together_is_refused(cases: pd.DataFrame, tmp_path: Path) -> None:
     file = tmp_path / "cases.csv"
     cases.to_csv(file, index=False)
-    to = ("--to", "localhost:1", "--stream", "s")
+    to = ("--server", "localhost:1")
     for arguments, message in (
         (
-            ("push", file, *to, "--id", "country", "--weight", "w"),
+            ("push", "s", file, *to, "--id", "country", "--weight", "w"),
             "--weight and --label-probability belong to labels: give --labels",
         ),
         (
@@ -173,6 +173,6 @@ def test_what_does_not_fit_together_is_refused(cases: pd.DataFrame, tmp_path: Pa
 def test_clusters_of_a_file_are_text_or_integers(cases: pd.DataFrame, tmp_path: Path) -> None:
     file = tmp_path / "cases.parquet"
     cases.to_parquet(file)
-    result = run("push", file, "--to", "localhost:1", "--stream", "s", "--cluster", "share")
+    result = run("push", "s", file, "--server", "localhost:1", "--cluster", "share")
     assert result.exit_code == 2
     assert result.stderr.strip().endswith("row 1: cluster is a double, not text or an integer")

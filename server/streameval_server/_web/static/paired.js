@@ -164,7 +164,7 @@ export class PairedSection {
     this.asked.hidden = false;
     const isNear = Math.abs(sizes[0] - sizes[1]) <= NEAR * Math.max(...sizes);
     const command = h("code", {}, "");
-    grpcAddress().then((address) => { command.textContent = `streameval pairs create ${address} ${a} ${b}`; });
+    grpcAddress().then((address) => { command.textContent = `streameval pairs create ${a} ${b} --server ${address}`; });
     const refusal = h("p", { class: "refusal", id: "pair-refusal", role: "alert", hidden: true });
     const make = h("button", { type: "button", id: "make-pair", onclick: () => this.make(a, b, make, refusal) }, "Make a pair");
     fill(this.asked,

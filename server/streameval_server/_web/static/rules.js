@@ -38,7 +38,7 @@ export function alarmCommand(name, snapshot, address) {
   const { window, operatingPoint } = snapshot;
   const watches = [`auc_roc=${AUC_ROC_TOLERANCE}`, ...(operatingPoint ? [`precision=${RATE_TOLERANCE}`, `recall=${RATE_TOLERANCE}`] : [])];
   return [
-    `streameval alarms declare ${address} ${name}`,
+    `streameval alarms declare ${name} --server ${address}`,
     ...watches.map((each) => `  --watch ${each}`),
     ...(window ? [`  --reference ${window.startTime}..${window.endTime}`] : []),
   ].join(" \\\n");
@@ -47,7 +47,7 @@ export function alarmCommand(name, snapshot, address) {
 /** The command that writes a report of what is seen. */
 export function reportCommand(name, { window, segment }, address) {
   return [
-    `streameval report ${address} ${name}`,
+    `streameval report ${name} --server ${address}`,
     ...(window ? [`  --from ${window.startTime} --to ${window.endTime}`] : []),
     ...(segment ? [`  --segment ${quoted(`${segment.key}=${segment.value ?? ""}`)}`] : []),
     "  --output report.html",

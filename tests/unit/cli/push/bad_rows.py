@@ -101,6 +101,6 @@ COLUMNS = ("--time", "time", "--segment", "country", "--cluster", "user")
 def clean_state(address: str, tmp_path: Path) -> bytes:
     for number in range(3):
         write(tmp_path / "clean" / f"{number}.ndjson", good_cases(130, number))
-    command = ("push", tmp_path / "clean", "--to", address, "--stream", "clean", *COLUMNS)
+    command = ("push", "clean", tmp_path / "clean", "--server", address, *COLUMNS)
     assert run(*command).exit_code == 0
     return state_of(address, "clean")

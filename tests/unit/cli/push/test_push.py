@@ -89,7 +89,7 @@ def by_hand(frame: pd.DataFrame) -> dict[float, tuple[int, int]]:
 @pytest.mark.slow
 def test_a_push_that_is_killed_goes_on(address: str, directory: Path) -> None:
     """SIGKILL at one moment after the other: the last run sends the rest, and each row is once."""
-    command = ("push", str(directory), "--to", address, "--stream", STREAM)
+    command = ("push", STREAM, str(directory), "--server", address)
     command += ("--create", "--retention", "60d")
     before = 0
     with killed_push(*command) as push, Client(address) as client:
@@ -124,7 +124,7 @@ def test_a_push_that_is_killed_goes_on(address: str, directory: Path) -> None:
 def test_a_bad_row_is_named_and_nothing_is_sent(address: str, tmp_path: Path) -> None:
     """In the last file of a directory: one line with file, row and value; mended, all count."""
     first, last = tmp_path / "rows" / "0.ndjson", tmp_path / "rows" / "1.ndjson"
-    command = ("push", tmp_path / "rows", "--to", address, "--stream", STREAM, "--id", "id")
+    command = ("push", STREAM, tmp_path / "rows", "--server", address, "--id", "id")
     command += ("--labels", tmp_path / "labels.ndjson")
     frame = cases(70, 1).assign(id=[f"r{row}" for row in range(70)])
     write(first, frame)
@@ -179,7 +179,7 @@ def test_wherever_a_push_ends(  # noqa: PLR0917 - fixtures
             return method(*arguments, **options)
 
         stream = f"ended/{name.strip('_')}-{end}"
-        command = ("push", directory, "--to", address, "--stream", stream)
+        command = ("push", stream, directory, "--server", address)
         with monkeypatch.context() as patched:
             patched.setattr(kind, name, ending)
             with pytest.raises(_BrokenOffError):
@@ -196,7 +196,7 @@ def test_what_is_new_at_the_end_is_added(address: str, tmp_path: Path, suffix: s
     frames = [cases(rows, seed=rows) for rows in (170, 90, 200)]
     for number, frame in enumerate(frames[:2]):
         write(data / f"{number}.{suffix}", frame)
-    command = ("push", data, "--to", address, "--stream", STREAM)
+    command = ("push", STREAM, data, "--server", address)
     assert run(*command).exit_code == 0
     write(data / f"2.{suffix}", frames[2])
     done = run(*command)
@@ -230,7 +230,7 @@ def test_every_column_of_directories(address: str, tmp_path: Path) -> None:
         ("by/cluster", ("--cluster", "user_id"), clustered),
         ("by/id", ("--id", "id", "--labels", tmp_path / "truth", *sampling), weighted),
     ):
-        command = ("push", tmp_path / "all", "--to", address, "--stream", stream, *options)
+        command = ("push", stream, tmp_path / "all", "--server", address, *options)
         command += ("--time", "at", "--segment", "country")
         for _ in range(2):
             done = run(*command)
@@ -248,7 +248,7 @@ def test_every_column_of_directories(address: str, tmp_path: Path) -> None:
 
 def test_a_directory_that_changed_is_refused(address: str, directory: Path) -> None:
     """A row, a file before the place of resumption, or a file less: one line, nothing counted."""
-    command = ("push", directory, "--to", address, "--stream", STREAM)
+    command = ("push", STREAM, directory, "--server", address)
     assert run(*command).exit_code == 0
     wanted = by_hand(frame_of(directory))
     first = directory / "day=0" / "a.ndjson"
@@ -273,37 +273,39 @@ def test_a_directory_that_changed_is_refused(address: str, directory: Path) -> N
 
 def test_a_load_with_a_name_is_another_one(address: str, directory: Path) -> None:
     """--source counts the rows once more, once; elsewhere, the name finds the load again."""
-    command = ("push", directory, "--to", address, "--stream", STREAM)
+    command = ("push", STREAM, directory, "--server", address)
     for source in ((), ("--source", "again"), ("--source", "again")):
         assert run(*command, *source).exit_code == 0
     frame = frame_of(directory)
     assert by_score(counted(address)) == by_hand(pd.concat([frame, frame]))
     moved = directory.rename(directory.with_name("moved"))
-    done = run("push", moved, *command[2:], "--source", "again")
+    done = run("push", STREAM, moved, *command[3:], "--source", "again")
     assert done.stdout.startswith("390 rows were durable before")
 
 
 def test_a_stream_that_was_deleted_begins_from_nothing(address: str, directory: Path) -> None:
     """With --create and without it: what was pushed to the old stream does not count as pushed."""
-    command = ("push", directory, "--to", address, "--stream", STREAM)
+    command = ("push", STREAM, directory, "--server", address)
     for options in ((), ("--create",), ("--create",)):
         done = run(*command, *options)
         assert done.exit_code == 0, done.output
         assert "before" not in done.stdout
         assert by_score(counted(address)) == by_hand(frame_of(directory))
-        assert run("streams", "delete", address, STREAM, "--yes").exit_code == 0
+        assert run("streams", "delete", "--server", address, STREAM, "--yes").exit_code == 0
 
 
 def test_a_load_that_does_not_fit_its_stream_counts_nothing(address: str, tmp_path: Path) -> None:
     """The first piece is refused alone; once the stream fits, the same command works."""
     write(tmp_path / "a.csv", cases(300, 1).assign(country="DE"))
-    assert run("streams", "create", address, STREAM).exit_code == 0
-    command = ("push", tmp_path / "a.csv", "--to", address, "--stream", STREAM)
+    assert run("streams", "create", "--server", address, STREAM).exit_code == 0
+    command = ("push", STREAM, tmp_path / "a.csv", "--server", address)
     command += ("--segment", "country")
     for _ in range(2):
         told = refusal(run(*command))
         assert told.startswith("streameval: no row was pushed: segment key")
-    assert run("streams", "update", address, STREAM, "--segment", "country").exit_code == 0
+    assert (
+        run("streams", "update", "--server", address, STREAM, "--segment", "country").exit_code == 0
+    )
     done = run(*command)
     assert done.exit_code == 0, done.output
     assert "before" not in done.stdout
@@ -316,7 +318,7 @@ def test_rows_that_are_refused_later_are_named(address: str, tmp_path: Path) -> 
     times = [now] * 120 + [now + pd.Timedelta(days=2)] + [now] * 60
     frame = cases(181, 1).assign(time=[each.isoformat() for each in times])
     write(tmp_path / "a.csv", frame)
-    command = ("push", tmp_path / "a.csv", "--to", address, "--stream", STREAM, "--time", "time")
+    command = ("push", STREAM, tmp_path / "a.csv", "--server", address, "--time", "time")
     for _ in range(2):
         told = refusal(run(*command))
         assert "50 of 181 rows do not count, and all others do: " in told
@@ -330,7 +332,7 @@ def test_a_token_must_be_able_to_ask(tmp_path: Path, directory: Path) -> None:
     tokens, file = tmp_path / "tokens.toml", tmp_path / "token"
     file.write_text(run("admin", "token", "x", "--scope", "ingest", "--tokens", tokens).stdout)
     with running_server(Settings(listen="127.0.0.1:0", memory=True, tokens=tokens)) as address:
-        command = ("push", directory, "--to", address, "--stream", STREAM)
+        command = ("push", STREAM, directory, "--server", address)
         told = refusal(run("--token-file", file, *command))
     assert "its token needs the scopes ingest and query" in told
 
@@ -346,7 +348,7 @@ def test_a_terminal_shows_how_far_it_is(
     address: str, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Share, rows per second and time left on stderr; nothing where that is no terminal."""
-    command = ("push", directory, "--to", address, "--stream", STREAM)
+    command = ("push", STREAM, directory, "--server", address)
     assert run(*command).stderr == ""
     shown = _output.Console(force_terminal=True, width=120, record=True, highlight=False)
     monkeypatch.setattr(_output, "err", shown)
@@ -369,9 +371,9 @@ def test_three_years_in_any_order(address: str, tmp_path: Path) -> None:
     shuffled = frame.iloc[random.permutation(len(frame))]
     for number, part in enumerate(np.array_split(np.arange(len(frame)), 4)):
         write(tmp_path / "years" / f"{number}.parquet", shuffled.iloc[part])
-    command = ("push", tmp_path / "years", "--to", address, "--stream", STREAM, "--time", "time")
+    command = ("push", STREAM, tmp_path / "years", "--server", address, "--time", "time")
     told = refusal(run(*command))
-    assert f"run streameval streams create {address} {STREAM} --retention 4y" in told
+    assert f"run streameval streams create {STREAM} --retention 4y --server {address}" in told
     with Client(address) as client:
         assert client.list_streams() == []
     done = run(*command, "--create", "--retention", "4y")
@@ -398,5 +400,7 @@ def test_three_years_in_any_order(address: str, tmp_path: Path) -> None:
         whole = hour.floor("D")
         assert found.window == (whole.to_pydatetime(), (whole + day).to_pydatetime())
         assert found.num_cases == 24
-    windows = json.loads(run("query", address, STREAM, "--window", "4y", "--json").stdout)
+    windows = json.loads(
+        run("query", "--server", address, STREAM, "--window", "4y", "--json").stdout
+    )
     assert windows["num_cases"] == len(frame)

@@ -51,7 +51,7 @@ def test_all_but_the_bad_rows_count(address: str, tmp_path: Path, suffix: str) -
         file = str((dirty / f"day={number}" / f"a.{suffix}").resolve())
         expected += [(file, place, *why) for place, (_, why) in enumerate(rows, start=1) if why]
     rejects = tmp_path / "rejects.ndjson"
-    command = ("push", dirty, "--to", address, "--stream", "dirty", *COLUMNS)
+    command = ("push", "dirty", dirty, "--server", address, *COLUMNS)
     done = run(*command, "--rejects", rejects)
     assert done.exit_code == 1, done.output
     assert f"390 cases of {dirty} are durable in dirty" in done.stdout
@@ -72,7 +72,7 @@ def test_all_but_the_bad_rows_count(address: str, tmp_path: Path, suffix: str) -
         wanted = f"{count} for {reason}, the first {file}: row {row}: {message}"
         assert line.startswith(wanted[:200])
 
-    assert run("push", clean, "--to", address, "--stream", "clean", *COLUMNS).exit_code == 0
+    assert run("push", "clean", clean, "--server", address, *COLUMNS).exit_code == 0
     for segment in (None, ("country", "DE"), ("country", "US")):
         wanted = state_of(address, "clean", segment=segment)
         assert state_of(address, "dirty", segment=segment) == wanted
@@ -104,7 +104,7 @@ def test_predictions_labels_and_weights(address: str, tmp_path: Path) -> None:
         write(tmp_path / f"dirty-{name}.ndjson", [row for row, _ in mixed(good, bad)])
     for kind, code in (("clean", 0), ("dirty", 1)):
         done = run(
-            *("push", tmp_path / f"{kind}-scores.ndjson", "--to", address, "--stream", kind),
+            *("push", kind, tmp_path / f"{kind}-scores.ndjson", "--server", address),
             *("--labels", tmp_path / f"{kind}-labels.ndjson", "--id", "id", "--weight", "w"),
             *("--positive", "fraud", "--rejects", tmp_path / f"{kind}.ndjson"),
         )
@@ -134,7 +134,7 @@ def test_rejects_that_are_mended_are_pushed_from_their_file(address: str, tmp_pa
     write(tmp_path / "dirty.ndjson", broken)
     rejects = tmp_path / "rejects.ndjson"
     first = run(
-        *("push", tmp_path / "dirty.ndjson", "--to", address, "--stream", "dirty", *COLUMNS),
+        *("push", "dirty", tmp_path / "dirty.ndjson", "--server", address, *COLUMNS),
         *("--rejects", rejects),
     )
     assert first.exit_code == 1
@@ -142,7 +142,7 @@ def test_rejects_that_are_mended_are_pushed_from_their_file(address: str, tmp_pa
     mended = tmp_path / "mended.ndjson"
     mended.write_text(rejects.read_text().replace('?"', '"'))
     for file, stream in ((mended, "dirty"), (tmp_path / "whole.ndjson", "whole")):
-        done = run("push", file, "--to", address, "--stream", stream, *COLUMNS)
+        done = run("push", stream, file, "--server", address, *COLUMNS)
         assert done.exit_code == 0, done.output
     assert state_of(address, "dirty") == state_of(address, "whole")
 
@@ -153,7 +153,7 @@ def test_files_of_bad_rows_alone_push_nothing(address: str, tmp_path: Path) -> N
     rejects = tmp_path / "rejects.ndjson"
     told = refusal(
         run(
-            *("push", tmp_path / "a.ndjson", "--to", address, "--stream", STREAM),
+            *("push", STREAM, tmp_path / "a.ndjson", "--server", address),
             *("--score", "country", "--rejects", rejects),
         )
     )
@@ -168,7 +168,7 @@ def test_one_bad_row_is_one(address: str, tmp_path: Path) -> None:
     """In the singular."""
     write(tmp_path / "a.ndjson", [*good_cases(5, 1), good_cases(1, 2)[0] | {"score": "high"}])
     rejects = tmp_path / "rejects.ndjson"
-    command = ("push", tmp_path / "a.ndjson", "--to", address, "--stream", STREAM, *COLUMNS)
+    command = ("push", STREAM, tmp_path / "a.ndjson", "--server", address, *COLUMNS)
     done = run(*command, "--rejects", rejects)
     assert done.exit_code == 1, done.output
     assert done.stderr.splitlines()[0] == f"1 row does not count, it is in {rejects}:"
@@ -186,7 +186,7 @@ def test_where_rejects_may_be_written(address: str, tmp_path: Path, dirty: Path)
         (tmp_path / "nowhere" / "rejects.ndjson", "No such file or directory"),
     ):
         content = target.read_bytes() if target.exists() else None
-        command = ("push", dirty, "--to", address, "--stream", STREAM, *COLUMNS)
+        command = ("push", STREAM, dirty, "--server", address, *COLUMNS)
         assert told in refusal(run(*command, "--rejects", target))
         assert (target.read_bytes() if target.exists() else None) == content
     with Client(address) as client:
@@ -200,7 +200,7 @@ def test_a_terminal_shows_the_bar_and_the_rejects(
     shown = _output.Console(force_terminal=True, width=400, record=True, highlight=False)
     monkeypatch.setattr(_output, "err", shown)
     monkeypatch.setattr("streameval.cli._push.err", shown)
-    command = ("push", dirty, "--to", address, "--stream", STREAM, *COLUMNS)
+    command = ("push", STREAM, dirty, "--server", address, *COLUMNS)
     assert run(*command, "--rejects", tmp_path / "rejects.ndjson").exit_code == 1
     printed = shown.export_text()
     assert "pushing to fraud/v3" in printed

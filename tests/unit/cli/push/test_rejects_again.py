@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def test_a_push_that_is_killed_goes_on(address: str, tmp_path: Path, dirty: Path) -> None:
     """SIGKILL at one moment after the other: the file has each reject once."""
     rejects = tmp_path / "rejects.ndjson"
-    command = ("push", str(dirty), "--to", address, "--stream", STREAM, *COLUMNS)
+    command = ("push", STREAM, str(dirty), "--server", address, *COLUMNS)
     command += ("--rejects", str(rejects))
     contents = set()
     with killed_push(*command) as push:
@@ -91,7 +91,7 @@ def test_wherever_a_push_ends(  # noqa: PLR0917 - fixtures
             return method(*arguments, **options)
 
         stream, rejects = f"ended/{name.strip('_')}-{end}", tmp_path / f"{end}.ndjson"
-        command = ("push", dirty, "--to", address, "--stream", stream, *COLUMNS)
+        command = ("push", stream, dirty, "--server", address, *COLUMNS)
         command += ("--rejects", rejects)
         with monkeypatch.context() as patched:
             patched.setattr(kind, name, ending)
@@ -109,7 +109,7 @@ def test_a_first_pass_that_ends_leaves_the_file_as_it_was(
 ) -> None:
     """A column that is missing in the last file, and what a killed process has left beside."""
     rejects = tmp_path / "rejects.ndjson"
-    command = ("push", dirty, "--to", address, "--stream", STREAM, *COLUMNS)
+    command = ("push", STREAM, dirty, "--server", address, *COLUMNS)
     assert run(*command, "--rejects", rejects).exit_code == 1
     before = rejects.read_bytes()
     (tmp_path / "rejects.ndjson.partial").write_text("half a li")
@@ -122,7 +122,7 @@ def test_a_first_pass_that_ends_leaves_the_file_as_it_was(
 def test_new_files_are_added_and_rejects_stay(address: str, tmp_path: Path, dirty: Path) -> None:
     """A daily job: the file has the rejects of all days, each once."""
     rejects = tmp_path / "rejects.ndjson"
-    command = ("push", dirty, "--to", address, "--stream", STREAM, *COLUMNS)
+    command = ("push", STREAM, dirty, "--server", address, *COLUMNS)
     assert run(*command, "--rejects", rejects).exit_code == 1
     first = rejected(rejects)
     new = good_cases(60, 9)
@@ -138,7 +138,7 @@ def test_files_without_the_bad_rows_are_the_same_load(
     address: str, tmp_path: Path, dirty: Path
 ) -> None:
     """Bad rows that are taken out afterwards change nothing: all is durable before."""
-    command = ("push", dirty, "--to", address, "--stream", STREAM, *COLUMNS)
+    command = ("push", STREAM, dirty, "--server", address, *COLUMNS)
     assert run(*command, "--rejects", tmp_path / "rejects.ndjson").exit_code == 1
     for number in range(3):
         write(dirty / f"{number}.ndjson", good_cases(130, number))
@@ -156,7 +156,7 @@ def test_a_future_that_has_come_stays_rejected(
     rows[60]["time"] = (pd.Timestamp.now("UTC") + pd.Timedelta(minutes=30)).isoformat()
     write(tmp_path / "a.ndjson", rows)
     rejects = tmp_path / "rejects.ndjson"
-    command = ("push", tmp_path / "a.ndjson", "--to", address, "--stream", STREAM, *COLUMNS)
+    command = ("push", STREAM, tmp_path / "a.ndjson", "--server", address, *COLUMNS)
     command += ("--rejects", rejects)
     assert run(*command).exit_code == 1
     (row,) = rejected(rejects)
@@ -181,6 +181,6 @@ def test_a_file_that_changes_meanwhile_is_told(
         return begin(self, *arguments)
 
     monkeypatch.setattr(Load, "_begin", changing)
-    command = ("push", dirty, "--to", address, "--stream", STREAM, *COLUMNS)
+    command = ("push", STREAM, dirty, "--server", address, *COLUMNS)
     told = refusal(run(*command, "--rejects", tmp_path / "rejects.ndjson"))
     assert "a file was changed while it was pushed" in told

@@ -51,7 +51,7 @@ BAD = {
         one_case(column("plan", ["x"])),
         (
             "segment key 'plan' is not declared: the stream has country; add it: "
-            "streameval streams update HOST:PORT s --segment plan"
+            "streameval streams update s --segment plan"
         ),
         "cases.segments[0].key",
     ),
