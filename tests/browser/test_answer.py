@@ -92,6 +92,11 @@ def test_the_verdict_is_the_servers(fallen: Served, page: Page) -> None:
     expect(box.locator(".info-text")).to_contain_text(known["sure"][1:])
     positives = f"{int(known['base']['positives']):,} positives"
     expect(box.locator(".info-text")).to_contain_text(positives)
+    heights = box.locator(".actions > :visible").evaluate_all(
+        "(all) => all.map((each) => each.getBoundingClientRect().height)"
+    )
+    assert len(heights) == 3
+    assert max(heights) - min(heights) < 1
     page.get_by_role("button", name="Show the alarms").click()
     expect(page.locator("#alarms-title")).to_be_focused()
     expect(page.locator("#alarms-title")).to_be_in_viewport()
@@ -138,6 +143,45 @@ def test_the_chart_has_the_change(fallen: Served, page: Page) -> None:
     base = known["figures"][0]["before"]
     expected = np.polyval(scale, [base[name] for name in ("upper", "estimate", "lower")])
     assert heights == pytest.approx(expected, abs=0.75)
+
+
+STROKES = """(plot) => [...plot.querySelectorAll("svg path[stroke-width='1.8']")]
+    .map((each) => [getComputedStyle(each).stroke, each.getBoundingClientRect().width])"""
+COLOUR = """(name) => {
+    const probe = document.body.appendChild(document.createElement("i"));
+    probe.style.color = `var(${name})`;
+    const found = getComputedStyle(probe).color;
+    probe.remove();
+    return found;
+}"""
+
+
+@pytest.mark.parametrize(
+    ("quality", "colour", "words"),
+    [
+        ("worse", "--alarm", "since"),
+        ("better", "--good", "since"),
+        ("recovered", "--good", "back since"),
+    ],
+)
+def test_a_change_before_the_window_has_its_name(
+    fallen: Served, page: Page, quality: str, colour: str, words: str
+) -> None:
+    """The level of now is in the colour of what it is, and says since when; fallen is what was."""
+    known = {"verdict": asked(fallen, FELL)}
+    since = datetime.fromisoformat(known["verdict"]["since"]["likeliest"])
+    known["verdict"]["quality"] = f"VERDICT_QUALITY_{quality.upper()}"
+    if quality == "recovered":
+        since += timedelta(minutes=90)
+        known["verdict"]["returned"] = known["verdict"]["since"] | {"likeliest": since.isoformat()}
+    page.route("**/*:verdict", lambda route: route.fulfill(json=known))
+    page.goto(fallen.url(f"stream/{FELL}?window=1h"))
+    plot = page.locator("#timeline-plot")
+    expect(plot.locator("svg")).to_contain_text(re.compile(f"{words} (.*, )?{since:%H:%M}"))
+    strokes = dict(plot.evaluate(STROKES))
+    assert list(strokes) == [page.evaluate(COLOUR, colour)]
+    # From one end of the chart to the other.
+    assert max(strokes.values()) > 0.8 * plot.bounding_box()["width"]
 
 
 def test_what_is_now_is_accepted_as_normal(

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page, Request
 
 SCREEN = {"width": 1440, "height": 900}
+TABLET = {"width": 820, "height": 1180}
 PHONE = {"width": 390, "height": 844}
 
 
@@ -87,8 +88,16 @@ def test_the_first_screen_has_the_answer(served: Served, page: Page) -> None:
     box = first.bounding_box()
     assert box["y"] + box["height"] <= SCREEN["height"]
     assert page.evaluate("document.documentElement.scrollHeight") < 3_000
+    page.set_viewport_size(TABLET)
+    tops = page.locator("#figures > div:visible").evaluate_all(
+        "(all) => all.map((each) => each.querySelector('dt').getBoundingClientRect().top)"
+    )
+    assert len(tops) >= 5
+    assert max(tops) - min(tops) < 1  # in one line
     page.set_viewport_size(PHONE)
     expect(page.locator("html")).to_have_js_property("scrollWidth", PHONE["width"])
+    windows = page.get_by_role("navigation", name="Window")
+    assert windows.evaluate("(each) => each.scrollWidth <= each.clientWidth")
     assert page.evaluate("document.documentElement.scrollHeight") < 5_500
 
 

@@ -13,7 +13,7 @@ function echarts() {
   return library;
 }
 
-const NAMES = ["ink", "muted", "line", "surface", "a", "b", "hull", "positive", "negative", "region", "mark", "alarm"];
+const NAMES = ["ink", "muted", "line", "surface", "a", "b", "hull", "positive", "negative", "region", "mark", "alarm", "good"];
 
 /** The page's colours, as CSS defines them now. */
 function palette() {

@@ -1,8 +1,8 @@
 // The drawing of a time chart: a metric with its intervals, and what it is read beside: the reference behind, what
 // is projected ahead of the labels, the labelled share below, deployments.
 
-import { changeShape } from "./change_shape.js";
-import { day, figure, hour, interval, moment, isCost, isShare, measured, percent, period, reason, count, titleOf } from "./format.js";
+import { changeNames, changeShape } from "./change_shape.js";
+import { day, figure, hour, interval, isCost, isShare, measured, percent, period, reason, count, titleOf } from "./format.js";
 import { axis, line, names, tooltip } from "./plot.js";
 import { isProjected, projectedArea, projectedText } from "./projected.js";
 
@@ -100,8 +100,7 @@ function namesOf(colours, { rows, projected, reference, change, marks, top }) {
     ...(young === undefined ? [] : [{ text: "labels still arriving", at: [young, top], colour: colours.muted, side: sideOf(young), up: -8 }]),
     ...marks.map((each) => ({ text: shortened(each.text), at: [each.time.getTime(), top], colour: colours.mark, side: sideOf(each.time.getTime()), up: -22, mayHide: true })),
     ...(last ? [{ text: "projected", at: [last.start.getTime(), last.found.projected], colour: colours.hull, side: "left", up: 8 }] : []),
-    ...(change && start < change.likeliest && change.likeliest < end
-      ? [{ text: `since ${moment(new Date(change.likeliest))}`, at: [change.likeliest, change.after], colour: colours.alarm, side: sideOf(change.likeliest), up: -10 }] : []),
+    ...(change ? changeNames(colours, change, [start, end], sideOf) : []),
     ...(reference ? [{ text: reference.title, at: [start, reference.upper], colour: colours.muted, side: "right", up: 8 }] : []),
   ];
 }
