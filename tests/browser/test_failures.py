@@ -68,6 +68,20 @@ def test_a_proxys_answer_is_not_the_servers(
     expect(page.locator("#away")).to_contain_text("whether it reaches the server")
 
 
+def test_no_answer_is_said_once(page: Page, complaints: list[str], served: Served) -> None:
+    """The title says it, the text what to do."""
+    complaints.append("net::ERR_FAILED")
+    page.route("**/v1/**", lambda route: route.abort())
+    for fragment in VIEWS:
+        page.goto("about:blank")
+        page.goto(served.url(fragment))
+        away = page.locator("#away")
+        expect(away.locator("h2")).to_have_text("The server does not answer")
+        expect(away.locator("p").first).to_have_text(
+            "Check that it runs, and that this address reaches it."
+        )
+
+
 def test_a_card_that_fails_says_so_and_the_others_stay(
     page: Page, complaints: list[str], served: Served
 ) -> None:

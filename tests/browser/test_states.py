@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from importlib import resources
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 
 from streameval.client import Client
@@ -88,11 +89,39 @@ def test_a_stream_without_labels_shows_what_is_known(page: Page) -> None:
         page.goto("about:blank")
 
 
-def test_an_empty_window_leads_to_all_time(page: Page, served: Served) -> None:
-    """It has a link to all time."""
+def test_labels_that_come_late_are_not_asked_for(page: Page) -> None:
+    """A window that is too young for them says how late they come, and leads to one that is not."""
+    with running_service(IN_MEMORY) as addresses, Client(addresses.grpc) as client:
+        stream = client.stream("claims/v1")
+        now = datetime.now(UTC)
+        for age in (timedelta(days=5), timedelta(hours=1)):
+            ids = [f"{age}-{index}" for index in range(40)]
+            stream.log_cases(ids=ids, scores=[index / 40 for index in range(40)], at=now - age)
+            if age > timedelta(days=1):
+                stream.label_cases(ids=ids, labels=[index > 20 for index in range(40)])
+        stream.flush()
+        page.goto(f"{addresses.http}/#/stream/claims/v1?window=24h")
+        known = page.locator("#no-data")
+        expect(known.locator("h2")).to_have_text("40 predictions, no label yet")
+        expect(known).to_contain_text("half of this stream's labels come within 5 d.")
+        expect(known.locator("pre")).to_have_count(0)
+        known.get_by_role("link", name="Show 30 d").click()
+        expect(page.locator("#figure-counts")).to_have_text("40")
+        page.goto("about:blank")
+
+
+def test_an_empty_window_says_since_when_and_leads_to_cases(page: Page, served: Served) -> None:
+    """Since when no row has come, with the day before it; or to all time."""
+    known = httpx.get(f"{served.http}/v1/streams:snapshots?streams=old/data").json()
+    end = datetime.fromisoformat(known["snapshots"][0]["newestPane"]["endTime"])
     page.goto(served.url("stream/old/data"))
-    page.get_by_role("link", name="Show all time").click()
-    expect(page.locator("#figure-counts")).to_have_text("4")
+    expect(page.locator("#no-data")).to_contain_text(
+        f"No row has come since {end:%b} {end.day}, {end:%H:%M}."
+    )
+    for name in ("Show the day before", "Show all time"):
+        page.get_by_role("link", name=name).click()
+        expect(page.locator("#figure-counts")).to_have_text("4")
+        page.go_back()
 
 
 def test_a_stream_that_there_is_not(page: Page, complaints: list[str], served: Served) -> None:

@@ -1,12 +1,12 @@
 // A stream, or a window of it, whose predictions have no label yet: what is known of them, and what to send next.
 
 import { ChartCard } from "./card.js";
-import { fill, h, setText } from "./dom.js";
-import { count, moment, percent, period, score, zone } from "./format.js";
+import { fill, h, redraw, setText } from "./dom.js";
+import { count, moment, percent, period, score, span, zone } from "./format.js";
 import { grpcAddress } from "./grpc_address.js";
 import { scoreAxis, shares, steps } from "./histogram.js";
 import { axis, tooltip } from "./plot.js";
-import { windowBetween } from "./route.js";
+import { seconds, windowBetween, WINDOWS } from "./route.js";
 import { numbers, periods } from "./sheet.js";
 import { code } from "./states.js";
 import { shapes, tickOf } from "./time_chart.js";
@@ -14,11 +14,13 @@ import { stepOf } from "./time_rows.js";
 
 const BINS = 40;
 const HOUR_MS = 3_600_000;
+const HALVES = 2; // times as long as half of the labels take: such a window has most of them
 const GRID = { left: 58, right: 14, top: 12, bottom: 26, outerBoundsMode: "none" };
 
 export class NoLabels {
-  constructor(name, signal) {
-    this.name = name;
+  /** `toWindow(window)` returns the link to a window of the stream `name`. */
+  constructor(name, signal, toWindow) {
+    Object.assign(this, { name, toWindow });
     this.title = h("h2", { id: "no-data-title" });
     this.text = h("p");
     this.next = h("div");
@@ -29,20 +31,33 @@ export class NoLabels {
       h("div", { class: "pair" }, this.volume.element, this.scores.element));
   }
 
-  /** Say what has come. */
-  show({ coverage }) {
-    this.address ??= grpcAddress().then((address) => fill(this.next, lines(this.name, address)));
+  /** Say what has come, and once it is known, what to do. */
+  show(reader, { coverage }) {
+    if (reader !== this.reader) Object.assign(this, { reader, halfS: null });
     const [predictions, expired, orphans] = ["predictions", "expired", "orphans"].map((each) => Number(coverage[each]));
     setText(this.title, `${count(predictions)} predictions, no label yet`);
     setText(this.text, [
       expired ? `${count(expired)} expired: their label did not come in time.` : "",
       orphans ? `${count(orphans)} labels came for ids that no prediction has: compare the ids of both.` : "",
-      "AUC-PR and AUC-ROC appear with the first labels of both classes. Send them under the ids of the predictions:",
+      this.halfS ? `They are young: half of this stream's labels come within ${span(this.halfS)}.`
+        : "AUC-PR and AUC-ROC appear with the first labels of both classes. Send them under the ids of the predictions:",
     ].filter(Boolean).join(" "));
   }
 
+  /** Offer a window that has labels, where half of them come within `halfS` seconds; else what to send next, for 0. */
+  async advise(halfS) {
+    if (halfS === this.halfS) return;
+    this.halfS = halfS;
+    const [window, title] = WINDOWS.find(([key]) => key === "all" || seconds(key) >= HALVES * halfS);
+    const next = halfS ? h("a", { class: "button", href: this.toWindow(window) }, `Show ${title.replace("All", "all")}`)
+      : lines(this.name, await grpcAddress());
+    redraw(this.next, () => fill(this.next, next));
+  }
+
   async load(reader, snapshot) {
-    const [start, end] = await reader.span(snapshot);
+    const [[start, end], halfS] = await Promise.all([reader.span(snapshot), reader.delayS(snapshot, 0.5)]);
+    await this.advise(Number.isFinite(halfS) && Date.now() - start < 1000 * HALVES * halfS ? halfS : 0);
+    this.show(reader, snapshot);
     const [series, histogram] = await Promise.all([
       reader.read("windows", { step: `${stepOf((end - start) / 1000)}s`, metrics: "prevalence" }, reader.select(windowBetween(start, end), reader.segment)),
       reader.read("histogram", { bins: BINS, waiting: true }),

@@ -2,7 +2,7 @@
 
 import { token } from "./api.js";
 import { h } from "./dom.js";
-import { count } from "./format.js";
+import { count, moment } from "./format.js";
 import { toStream, toStreams } from "./route.js";
 
 function state(id, title, ...content) {
@@ -27,11 +27,13 @@ export function emptyServer(address) {
     ].join("\n")));
 }
 
-/** A stream, or a window of it, without cases and predictions. */
-export function noData({ name, windowTitle, isAllTime }) {
-  const all = h("a", { class: "button", href: toStream(name, { window: "all" }) }, "Show all time");
+/** A stream, or a window of it, without cases and predictions; `newest` is since when none has come, and a link. */
+export function noData({ name, windowTitle, isAllTime, newest }) {
   if (!isAllTime) {
-    return state("no-data", `No cases in this window (${windowTitle})`, all);
+    return state("no-data", `No cases in this window (${windowTitle})`,
+      newest ? h("p", {}, `No row has come since ${moment(newest.at)}.`) : null,
+      newest ? h("a", { class: "button", href: newest.href }, "Show the day before") : null, " ",
+      h("a", { class: "button", href: toStream(name, { window: "all" }) }, "Show all time"));
   }
   return state("no-data", "No data yet",
     h("p", {}, `${name} exists, but has no cases. Send it predictions and labels, or cases:`),
@@ -87,7 +89,7 @@ export function failureWords({ status, requestId }) {
 export function unavailable(error) {
   const [title, advice] = failureWords(error);
   return state("away", title,
-    h("p", {}, `${sentence(error.message)} ${advice}`), h("p", { class: "note" }, "The page tries again by itself."));
+    h("p", {}, [sentence(error.message), advice].filter((each) => each !== `${title}.`).join(" ")), h("p", { class: "note" }, "The page tries again by itself."));
 }
 
 /** Say in a card that it failed while others have their figures; null: it did not. The banner says that no answer comes. */

@@ -9,7 +9,7 @@ import { fill, h, redraw } from "./dom.js";
 import { FigureRow, HULL } from "./figure_row.js";
 import { COSTS, HEADLINE, RATES, SHOWN } from "./metrics.js";
 import { NoLabels } from "./no_labels.js";
-import { between, DEFAULT_WINDOW, replace, seconds, segment, segmentProblem, segmentText, toStream, windowProblem, WINDOWS } from "./route.js";
+import { between, DEFAULT_WINDOW, replace, seconds, segment, segmentProblem, segmentText, toStream, windowBetween, windowProblem, WINDOWS } from "./route.js";
 import { loadTrends } from "./segment_trends.js";
 import { MIN_CASES, SegmentsCard } from "./segments.js";
 import { malformed, noData, oneClass, showFailure, skeleton } from "./states.js";
@@ -27,6 +27,7 @@ const TRENDS_GAP_MS = 20_000; // a series of each of some segments
 const PROJECTION_GAP_MS = 60_000; // each takes the server up to seconds
 // What each tab draws from; what is not shown is not asked for. The scores are marked at the curves' threshold.
 const LOADS = { curves: ["curve"], calibration: ["calibration"], scores: ["curve", "histogram"] };
+const DAY_MS = 86_400_000;
 const RARE_SHARE = 0.05; // of positives: nearly all scores are in the first bins of equal width
 
 export class StreamView {
@@ -110,7 +111,7 @@ export class StreamView {
     });
     this.figures = new FigureRow();
     this.placeholder = h("div");
-    this.unlabelled = new NoLabels(this.name, this.signal);
+    this.unlabelled = new NoLabels(this.name, this.signal, toWindow);
     this.alarms = new AlarmsCard(this.name, this.signal, toSegment, (status) => this.detected(status), (error) => this.fail(error));
     this.time = new TimeCharts(this.name, this.signal, toWindow);
     this.calibration = new CalibrationCard(this.signal);
@@ -139,12 +140,8 @@ export class StreamView {
     });
     fill(this.root, this.head.element, this.verdict.element, this.warnings.element, this.placeholder, this.first, this.tabs.element);
     this.tabs.offer({ curves: false, calibration: false, scores: false, labels: false, alarms: false });
-    this.showBody(false);
+    this.first.hidden = true;
     this.follow();
-  }
-
-  showBody(isShown) {
-    this.first.hidden = !isShown;
   }
 
   /** Load what the tab that is shown draws. */
@@ -187,6 +184,7 @@ export class StreamView {
       calibration: refresher(this.calibration.element, () => this.loadCalibration(), SLOW_GAP_MS),
       segments: refresher(this.segments.element, () => this.loadSegments(), SLOW_GAP_MS),
       unlabelled: refresher(this.unlabelled.element, () => this.unlabelled.load(this.reader, this.snapshot), SLOW_GAP_MS),
+      newest: refresher(this.placeholder, () => this.loadNewest(), SLOW_GAP_MS),
       trends: refresher(this.segments.element, () => this.loadTrends(), TRENDS_GAP_MS),
       projection: new Refresher(() => this.loadProjection(), PROJECTION_GAP_MS, this.requestSignal, (error) => {
         if (error.isDenied) this.fail(error);
@@ -203,7 +201,7 @@ export class StreamView {
     this.decision.clear();
     for (const { element } of this.cards) element.setAttribute("aria-busy", "true");
     if (this.first.hidden) redraw(this.placeholder, () => fill(this.placeholder, skeleton([72, 104, 320])));
-    this.snapshot = this.ranking = null;
+    this.snapshot = this.ranking = this.newest = null;
     this.reader = new StreamReader(this.name, this, this.requestSignal);
     const receive = throttle((snapshot) => this.receive(snapshot), this.requestSignal);
     watch(streamPath(this.name, "watch"), { ...this.reader.chosen, metrics: [...SHOWN, HULL, ...RATES, ...COSTS], minInterval: MIN_INTERVAL }, {
@@ -235,7 +233,7 @@ export class StreamView {
 
   /** Show nothing of a selection. */
   clear() {
-    this.showBody(false);
+    this.first.hidden = true;
     this.tabs.offer({ curves: false, calibration: false, scores: false, labels: false });
     this.verdict.hide();
     fill(this.figures.element);
@@ -257,7 +255,7 @@ export class StreamView {
     this.time.point.update(snapshot);
     this.decision.update(snapshot, hasBoth);
     redraw(this.placeholder, () => this.showPlaceholder());
-    this.showBody(!isEmpty);
+    this.first.hidden = isEmpty;
     this.figures.element.hidden = isEmpty;
     this.tabs.offer({ curves: hasBoth, scores: !isEmpty });
     if (!isEmpty) for (const name of ["timeline", "segments"]) this.refreshers[name].request();
@@ -273,12 +271,21 @@ export class StreamView {
     }
     const title = WINDOWS.find(([key]) => key === this.window)?.[1] ?? "the chosen window";
     if (Number(snapshot.coverage?.predictions ?? 0) > Number(snapshot.coverage?.retracted ?? 0)) {
-      this.unlabelled.show(snapshot);
+      this.unlabelled.show(this.reader, snapshot);
       fill(this.placeholder, this.unlabelled.element);
       this.refreshers.unlabelled.request();
       return;
     }
-    fill(this.placeholder, noData({ name: this.name, windowTitle: title, isAllTime: this.window === "all" }));
+    const { at } = this.newest ?? {};
+    const newest = at && at <= new Date(snapshot.window?.startTime) ? { at, href: this.link({ window: windowBetween(new Date(at - DAY_MS), at) }) } : null;
+    fill(this.placeholder, noData({ name: this.name, windowTitle: title, isAllTime: this.window === "all", newest }));
+    if (!this.newest) this.refreshers.newest.request();
+  }
+
+  /** Load since when no row has come, which an empty window says. */
+  async loadNewest() {
+    this.newest = { at: await this.reader.newest() };
+    redraw(this.placeholder, () => this.showPlaceholder());
   }
 
   async loadTime() {

@@ -33,11 +33,17 @@ export class StreamReader {
     return [new Date(now - 1000 * Number.parseFloat(settings.retention)), new Date(now)];
   }
 
-  /** The 90 % quantile of label delays in seconds; 0 for streams without predictions. */
-  async typicalDelayS({ coverage }) {
+  /** A quantile of label delays in seconds; 0 for streams without predictions. */
+  async delayS({ coverage }, quantile = 0.9) {
     if (!coverage) return 0;
     const answer = await this.read("snapshot", { metrics: "prevalence" }, selection("selection.", "all", this.segment));
-    const delay = answer.snapshot.coverage?.delays.find((each) => each.quantile === 0.9)?.delay;
+    const delay = answer.snapshot.coverage?.delays.find((each) => each.quantile === quantile)?.delay;
     return delay ? Number.parseFloat(delay) : Infinity;
+  }
+
+  /** Since when no row of the stream has come; null without any. */
+  async newest() {
+    const { snapshots } = await get("v1/streams:snapshots", { streams: this.name, metrics: "prevalence" }, this.signal);
+    return snapshots[0]?.newestPane ? new Date(snapshots[0].newestPane.endTime) : null;
   }
 }

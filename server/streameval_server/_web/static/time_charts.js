@@ -38,7 +38,7 @@ export class TimeCharts {
   async load(reader, snapshot) {
     this.isWhole = !reader.segment;
     await this.marks.load();
-    this.typicalS = await reader.typicalDelayS(snapshot);
+    this.typicalS = await reader.delayS(snapshot);
     const ends = await reader.span(snapshot);
     const minPositives = positivesOf(Number(snapshot.numPositiveRef));
     let found = await this.loadRows(reader, ...ends, minPositives);
