@@ -131,12 +131,13 @@ def find_change(base: StepSums, steps: StepSums, *, level: float = LEVEL) -> Cha
         episode = _episode(series)
         if episode is None:
             break
-        first, last = episode
+        first, last, width = episode
         over = series.part(slice(last)), series.part(slice(first, None))
-        series = base.before(series.part(slice(last, None)))
+        # The step in which it ended has both levels: left in, it is an episode of its own.
+        series = base.before(series.part(slice(last + width, None)))
     if series.starts_us.size < 2 and over is None:
         return None
-    gains = _gains(series)
+    gains = _gains(series) if series.starts_us.size > 1 else np.zeros(0)
     if over is None or gains.max(initial=0.0) >= EVIDENT:
         return Change(_beginning(series, gains, level), None)
     since, returned = (_beginning(each, _gains(each), level) for each in over)
@@ -223,11 +224,12 @@ def _deflated(values: FloatArray, precisions: FloatArray, inner: slice) -> Float
     return found
 
 
-def _episode(series: StepSums) -> tuple[int, int] | None:
+def _episode(series: StepSums) -> tuple[int, int, int] | None:
     """Return from which step to before which the level was another one; None if it was not.
 
-    The base and all other steps have one level. An episode ends before the last step, and
-    explains evidently more than a change that lasts.
+    The last of the three is how many steps these places are apart. The base and all other steps
+    have one level. An episode ends before the last step, and explains evidently more than a
+    change that lasts.
     """
     width = -(-series.starts_us.size // _MAX_COARSE)
     coarse = series.part(slice(1)).before(series.part(slice(1, None)).merged(width))
@@ -240,7 +242,7 @@ def _episode(series: StepSums) -> tuple[int, int] | None:
     first, last = divmod(int(np.argmax(ended)), ended.shape[1])
     if ended[first, last] - lasting < EVIDENT:
         return None
-    return 1 + (first - 1) * width, 1 + (last - 1) * width
+    return 1 + (first - 1) * width, 1 + (last - 1) * width, width
 
 
 def _episode_gains(values: FloatArray, precisions: FloatArray) -> FloatArray:

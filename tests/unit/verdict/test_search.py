@@ -137,6 +137,24 @@ def test_a_change_that_is_over_has_two_times() -> None:
         assert latest - earliest <= 6
 
 
+@pytest.mark.parametrize("size", [127, 480])
+@pytest.mark.parametrize("part", [0.25, 0.5, 0.75])
+def test_a_change_that_is_over_within_a_step(part: float, size: int) -> None:
+    """The step has both levels, and is no other change that was over after it."""
+    rng = np.random.default_rng(14)
+    shifts = np.zeros(size)
+    shifts[60:124] = 0.4
+    shifts[124] = part * 0.4
+    many = (100.0, 400.0)
+    found = find_change(week(rng, many), steps_of(rng, shifts, many))
+    assert found is not None
+    assert found.returned is not None
+    for beginning, at in ((found.since, 60), (found.returned, 124 + part)):
+        earliest, _, latest = hours(beginning)
+        assert earliest - 0.25 <= at <= latest + 0.25
+        assert latest - earliest <= 6
+
+
 def test_what_was_over_before_is_not_the_change_of_now() -> None:
     """Ten days lower, ten days as before, two days lower: since two days ago."""
     rng = np.random.default_rng(7)
