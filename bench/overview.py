@@ -223,7 +223,7 @@ def known_summaries(
         message = overview_pb2.StreamSummary()
         message.CopyFrom(known[rng.integers(len(known))])
         message.stream, message.snapshot.revision = name, 1
-        message.change.difference.value += 0.001 * rng.normal()
+        message.verdict.figures.add(metric="auc_pr").difference.estimate = 0.001 * rng.normal()
         entry.store(ComputedSummary(message, 1 << 62))
     table._outdated.clear()  # noqa: SLF001 - as `refresh` does, without computing
     table.version += 1

@@ -26,7 +26,7 @@ from streameval._verdict.now import (
 )
 from streameval._verdict.search import find_change
 from streameval._verdict.verdict import MARGIN, Base, Verdict
-from streameval._verdict.words import sentence_of
+from streameval._verdict.words import happened_of, sentence_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -151,8 +151,15 @@ def decide(evidence: Evidence | None, panes: Sequence[Pane], asked: Question) ->
             evidence, call, moved, has_moved=has_moved, has_weights=now.has_weights
         ),
     )
-    sentence = sentence_of(verdict, is_called=call.is_called, labelled=asked.labelled)
-    return replace(verdict, sentence=sentence)
+    return _told(verdict, asked, is_called=call.is_called)
+
+
+def _told(verdict: Verdict, asked: Question, *, is_called: bool) -> Verdict:
+    """Return a verdict with its words."""
+    labelled, reason = asked.labelled, asked.no_base
+    sentence = sentence_of(verdict, is_called=is_called, labelled=labelled, reason=reason)
+    line = happened_of(verdict, is_called=is_called, labelled=labelled, reason=reason)
+    return replace(verdict, sentence=sentence, happened=line)
 
 
 def _because(
@@ -186,8 +193,7 @@ def _without_base(panes: Sequence[Pane], asked: Question) -> Verdict:
         projected=projected,
         margin=asked.margin,
     )
-    sentence = sentence_of(verdict, is_called=False, labelled=asked.labelled, reason=asked.no_base)
-    return replace(verdict, sentence=sentence)
+    return _told(verdict, asked, is_called=False)
 
 
 def _projected(asked: Question) -> Interval | None:

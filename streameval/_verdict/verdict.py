@@ -169,6 +169,8 @@ class Verdict(Result):
         The rate of wrong calls that holds, in words.
     sentence : str
         All of it in one or two sentences.
+    happened : str
+        What happened, in a line: ``"fell 0.20 · since Nov 20 · country=IT"``.
 
     Examples
     --------
@@ -202,6 +204,7 @@ class Verdict(Result):
     margin: float = MARGIN
     could_be_wrong: tuple[str, ...] = ()
     sure: str = SURE
+    happened: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as values that JSON has.

@@ -1,4 +1,4 @@
-"""The sentence of a verdict: what a person reads first."""
+"""The sentence of a verdict, which a person reads first, and the line of it in a list."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from streameval._verdict.verdict import Moved, Since, Verdict, VerdictFigure
 
 _NAMED_SEGMENTS: Final = 3
+_LISTED_SEGMENTS: Final = 2
 _MONTHS: Final = [
     "Jan",
     "Feb",
@@ -73,6 +74,58 @@ def sentence_of(
     return " ".join([*said, *_alarm(verdict), *_annotations(verdict), *_flow(verdict)])
 
 
+def happened_of(
+    verdict: Verdict, *, is_called: bool = True, labelled: float = math.nan, reason: str = ""
+) -> str:
+    """Return what happened, in a line; parameters as of `sentence_of`. O(1).
+
+    Examples
+    --------
+    >>> from datetime import datetime, timezone
+    >>> from streameval._verdict.verdict import Verdict
+    >>> noon = datetime(2026, 11, 27, 12, tzinfo=timezone.utc)
+    >>> steady = Verdict(quality="steady", at=noon, valid_until=noon, sentence="", excluded=0.03)
+    >>> happened_of(steady)
+    'no fall above 0.03'
+    """
+    if verdict.quality == "immature":
+        if verdict.base is None:
+            return reason or "no base yet"
+        few = "fewer than 30 labels of a class since the base"
+        return few if math.isnan(labelled) else _in_words(labelled)
+    if verdict.quality in {"worse", "better", "recovered"}:
+        is_alarm_alone = not is_called and verdict.alarm is not None
+        return "" if is_alarm_alone else " · ".join(_parts(verdict))
+    if verdict.moved or math.isnan(verdict.excluded):
+        return "; ".join(_moved(each) for each in verdict.moved)
+    fall = _up(verdict.excluded)
+    is_steady = verdict.quality == "steady"
+    return f"no fall above {fall}" if is_steady else f"a fall of {fall} is not excluded"
+
+
+def _parts(verdict: Verdict) -> list[str]:
+    """Return by how much it changed, since when, and the segments that explain it."""
+    parts = []
+    if verdict.quality != "recovered":
+        figure, verb = _told(verdict), "rose" if verdict.quality == "better" else "fell"
+        if figure is None:
+            parts = [f"{_title(figure)} became {verdict.quality}"]
+        else:
+            named = "" if figure is verdict.figures[0] else f"{_title(figure)} "
+            parts = [f"{named}{verb} {number_words(abs(figure.difference.estimate), 0)[0]}"]
+        if verdict.since is not None:
+            parts.append(f"since {day_words(verdict.since.likeliest, verdict.at)}")
+    if verdict.returned is not None:
+        parts.append(f"back since {day_words(verdict.returned.likeliest, verdict.at)}")
+    return [*parts, *(each.segment for each in verdict.because[:_LISTED_SEGMENTS])]
+
+
+def day_words(at: datetime, now: datetime) -> str:
+    """Return a day, with the year where it is another one than now's."""
+    year = "" if at.year == now.year else f" {at.year}"
+    return f"{_MONTHS[at.month - 1]} {at.day}{year}"
+
+
 def time_words(at: datetime, now: datetime) -> str:
     """Return a time to the minute, with the year where it is another one than now's.
 
@@ -80,8 +133,7 @@ def time_words(at: datetime, now: datetime) -> str:
     >>> time_words(datetime(2026, 11, 20, 22), datetime(2026, 11, 27))
     'Nov 20, 22:00'
     """
-    year = "" if at.year == now.year else f" {at.year}"
-    return f"{_MONTHS[at.month - 1]} {at.day}{year}, {at:%H:%M}"
+    return f"{day_words(at, now)}, {at:%H:%M}"
 
 
 def number_words(*numbers: float) -> list[str]:
@@ -173,7 +225,9 @@ def _listed(names: list[str]) -> str:
 
 def _unchanged(verdict: Verdict) -> str:
     if verdict.moved:
-        what = "; ".join(_moved(each, verdict.at) for each in verdict.moved)
+        what = "; ".join(
+            _moved(each) + _since_words(each.since, verdict.at) for each in verdict.moved
+        )
         end = "ranking is steady"
         if verdict.quality == "unsure":
             end = f"whether ranking changed is not known: {_not_excluded(verdict)}"
@@ -195,13 +249,12 @@ def _up(fall: float) -> str:
     return f"{max(math.ceil(fall * 100 - 1e-9), 1) / 100:.2f}"
 
 
-def _moved(moved: Moved, now: datetime) -> str:
-    since = _since_words(moved.since, now)
+def _moved(moved: Moved) -> str:
     if moved.name == "scores":
-        return f"{_NOUNS[moved.name]} moved {'up' if moved.now > moved.before else 'down'}{since}"
+        return f"{_NOUNS[moved.name]} moved {'up' if moved.now > moved.before else 'down'}"
     verb = "rose" if moved.now > moved.before else "fell"
     before, after = percent_words(moved.before), percent_words(moved.now)
-    return f"{_NOUNS[moved.name]} {verb} from {before} to {after}{since}"
+    return f"{_NOUNS[moved.name]} {verb} from {before} to {after}"
 
 
 def _immature(verdict: Verdict, labelled: float, reason: str) -> str:
@@ -210,10 +263,14 @@ def _immature(verdict: Verdict, labelled: float, reason: str) -> str:
     elif math.isnan(labelled):
         said = "Too early: fewer than 30 labels of a class have come since the base"
     else:
-        said = f"Too early: {percent_words(labelled)} of the labels are in"
+        said = f"Too early: {_in_words(labelled)}"
     return (
         f"{said}." if verdict.projected is None else f"{said}; projected {verdict.projected:.2f}."
     )
+
+
+def _in_words(labelled: float) -> str:
+    return f"{percent_words(labelled)} of the labels are in"
 
 
 def _alarm(verdict: Verdict) -> list[str]:

@@ -397,7 +397,7 @@ def top(
     ] = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Print one table and exit.")] = False,
 ) -> None:
-    """Watch a server's streams: open alarms first, then the largest fall, as on the page.
+    """Watch a server's streams: open alarms first, then what became worse, as on the page.
 
     Keys: q quits, s changes the order, w changes the window, / searches.
     """

@@ -18,7 +18,7 @@ DEFAULT_ORDER = "alarms"
 DEFAULT_WINDOW = timedelta(days=1)
 
 ORDERS = {
-    DEFAULT_ORDER: "alarms, then the largest fall",
+    DEFAULT_ORDER: "alarms, then what became worse",
     "change": "the largest fall first",
     **{name: f"{title_of(name)}, the worst first" for name in Place.ORDER.names()},
     "projected": f"projected {title_of(HEADLINE)}, the worst first",

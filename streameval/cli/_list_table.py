@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from rich.console import RenderableType
+    from rich.console import JustifyMethod, RenderableType
 
+    from streameval import Interval
     from streameval.cli._list_reading import ListQuery, Reading
     from streameval.client import StreamSummary
     from streameval.client._wire.summaries import RankedStreams
@@ -30,11 +31,16 @@ _MIN_NAME_COLUMNS = 12
 _MAX_NAME_COLUMNS = 40
 _GAP_COLUMNS = 2
 _MAX_ALARM_COLUMNS = 28
+_MAX_HAPPENED_COLUMNS = 48
+_BASE_TITLE = "against its base"
 _MAX_PROBLEMS = 3
 """Reasons below the table why streams have no figures."""
 _MIN_NAMED_OUTDATED = 100
 """Fewer streams that are being updated are not worth a word: under load there are always some."""
 
+_QUALITY_WORDS = {"immature": "too early"}
+_FLOW_WORDS = {"silent": "silent", "no_labels": "no labels", "late": "labels late"}
+_QUALITY_STYLES = {"worse": "bold red", "better": "bold green"}
 _RATES = Place.POINT.names(["threshold"])[:2]
 """Precision and recall, as on the page."""
 _COSTS = [name for name in Place.POINT.names() if BY_NAME[name].is_cost]
@@ -72,6 +78,7 @@ class _Column:
     title: str
     width: int
     cell: Callable[[StreamSummary, datetime], Text]
+    justify: JustifyMethod = "right"
 
 
 def frame(
@@ -113,19 +120,22 @@ def count_words(ranked: RankedStreams, num_shown: int) -> str:
     Examples
     --------
     >>> from streameval.client._wire.summaries import RankedStreams
-    >>> counts = dict(num_failed=0, num_pending=3, num_outdated=0, num_covered=1_200)
+    >>> counts = dict.fromkeys(["num_silent", "num_failed", "num_outdated"], 0)
     >>> ranked = RankedStreams(
-    ...     summaries=[], num_streams=1_200, num_alarms=2, num_fallen=0, **counts
+    ...     summaries=[], num_streams=1_200, num_alarms=2, num_fallen=1, num_short_of_labels=0,
+    ...     num_pending=3, num_covered=1_200, **counts,
     ... )
     >>> count_words(ranked, 50)
-    '50 of 1,200 streams shown, 2 with open alarms, 3 still to be read'
+    '50 of 1,200 streams shown, 2 with open alarms, 1 worse, 3 still to be read'
     """
     total = ranked.num_streams
     streams = f"{total:,} stream{'' if total == 1 else 's'}"
     parts = [streams if num_shown >= total else f"{num_shown:,} of {streams} shown"]
     for count, words in (
         (ranked.num_alarms, "with open alarms"),
-        (ranked.num_fallen, "fell"),
+        (ranked.num_fallen, "worse"),
+        (ranked.num_silent, "silent"),
+        (ranked.num_short_of_labels, "short of labels"),
         (ranked.num_failed, "could not be computed"),
         (ranked.num_pending, "still to be read"),
         (ranked.num_outdated * (ranked.num_outdated > _MIN_NAMED_OUTDATED), "being updated"),
@@ -183,7 +193,7 @@ def _table(summaries: Sequence[StreamSummary], reading: Reading, width: int, *, 
     )
     table.add_column("stream", width=max(name_columns, len("stream")), no_wrap=True)
     for column in columns:
-        table.add_column(column.title, justify="right", no_wrap=True, width=column.width)
+        table.add_column(column.title, justify=column.justify, no_wrap=True, width=column.width)
     for each in summaries:
         name = Text(_shortened(each.stream, name_columns))
         table.add_row(name, *(column.cell(each, reading.at) for column in columns))
@@ -199,9 +209,13 @@ def _columns(summaries: Sequence[StreamSummary], query: ListQuery) -> list[_Colu
     if any(each.alarm_state for each in summaries):
         width = min(max(alarms, len("alarms")), _MAX_ALARM_COLUMNS)
         columns.append(_Column(1.5, "alarms", width, lambda each, _: _alarms(each)))
-    if query.window is not None:
+    lines = max(len(_happened(each).plain) for each in summaries)
+    if lines > 1:
+        width = min(max(lines, len(_BASE_TITLE)), _MAX_HAPPENED_COLUMNS)
+        columns.append(_Column(1.2, _BASE_TITLE, width, lambda each, _: _happened(each), "left"))
+    if any(_difference(each) is not None for each in summaries):
         columns += [
-            _Column(1, "change", 6, lambda each, _: _change(each)),
+            _Column(1, "from base", 9, lambda each, _: _change(each)),
             _Column(3, "95 % interval", 16, lambda each, _: _change_interval(each)),
         ]
     columns += [
@@ -260,19 +274,35 @@ def _alarms(each: StreamSummary) -> Text:
     return Text("waiting" if each.alarm_state == "waiting" else "none open", style="dim")
 
 
-def _change(each: StreamSummary) -> Text:
-    change = each.change
-    if change is None or math.isnan(change.difference):
+def _happened(each: StreamSummary) -> Text:
+    """Return the verdict's states and what happened."""
+    verdict = each.verdict
+    if verdict is None:
         return _NONE
-    style = ""
-    if each.evident:
-        style = "bold red" if change.difference < 0 else "bold green"
-    return Text(f"{change.difference:+.3f}", style=style)
+    states = [_QUALITY_WORDS.get(verdict.quality, verdict.quality)]
+    if verdict.flow != "ok":
+        states.append(_FLOW_WORDS[verdict.flow])
+    text = Text(", ".join(states), style=_QUALITY_STYLES.get(verdict.quality, ""))
+    return text.append(f": {verdict.happened}", style="not bold") if verdict.happened else text
+
+
+def _difference(each: StreamSummary) -> Interval | None:
+    """Return now minus base of the headline; None where the verdict has none."""
+    figures = each.verdict.figures if each.verdict is not None else ()
+    known = [figure.difference for figure in figures if figure.metric == HEADLINE]
+    return known[0] if known and not math.isnan(known[0].estimate) else None
+
+
+def _change(each: StreamSummary) -> Text:
+    found = _difference(each)
+    if found is None or each.verdict is None:
+        return _NONE
+    return Text(f"{found.estimate:+.3f}", style=_QUALITY_STYLES.get(each.verdict.quality, ""))
 
 
 def _change_interval(each: StreamSummary) -> Text:
-    change = each.change
-    return Text("") if change is None else _between(change.lower, change.upper, "+.3f")
+    found = _difference(each)
+    return Text("") if found is None else _between(found.lower, found.upper, "+.3f")
 
 
 def _figure(each: StreamSummary, name: str) -> Text:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from streameval.client import StreamReliability
 
 REASONS = {
-    "EMPTY": "no cases yet",
+    "EMPTY": "no labelled cases",
     "NO_POSITIVES": "no positives yet",
     "NO_NEGATIVES": "no negatives yet",
     "TOO_FEW": "too few cases",

@@ -119,7 +119,7 @@ def list_command(
     limit: Limit = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the streams of a server: open alarms first, then the largest fall, as on the page."""
+    """Print the streams of a server: open alarms first, then what became worse, as on the page."""
     from streameval.cli import _list_reading, _list_table  # noqa: PLC0415 - slow to import
     from streameval.cli._output import out, print_json  # noqa: PLC0415 - as above
 

@@ -9,7 +9,6 @@ from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
-from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from streameval.v1 import alarm_pb2 as _alarm_pb2
 from streameval.v1 import types_pb2 as _types_pb2
 from streameval.v1 import verdict_pb2 as _verdict_pb2
@@ -23,30 +22,6 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
-
-class _ChangeReference:
-    ValueType = _typing.NewType("ValueType", _builtins.int)
-    V: _TypeAlias = ValueType  # noqa: Y015
-
-class _ChangeReferenceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ChangeReference.ValueType], _builtins.type):
-    DESCRIPTOR: _descriptor.EnumDescriptor
-    CHANGE_REFERENCE_UNSPECIFIED: _ChangeReference.ValueType  # 0
-    """Nothing."""
-    CHANGE_REFERENCE_ALARMS: _ChangeReference.ValueType  # 1
-    """The time that the stream's alarms compare with."""
-    CHANGE_REFERENCE_WINDOW_BEFORE: _ChangeReference.ValueType  # 2
-    """The time before the window, as long as it."""
-
-class ChangeReference(_ChangeReference, metaclass=_ChangeReferenceEnumTypeWrapper):
-    """What a window is compared with."""
-
-CHANGE_REFERENCE_UNSPECIFIED: ChangeReference.ValueType  # 0
-"""Nothing."""
-CHANGE_REFERENCE_ALARMS: ChangeReference.ValueType  # 1
-"""The time that the stream's alarms compare with."""
-CHANGE_REFERENCE_WINDOW_BEFORE: ChangeReference.ValueType  # 2
-"""The time before the window, as long as it."""
-Global___ChangeReference: _TypeAlias = ChangeReference  # noqa: Y015
 
 @_typing.final
 class ListStreamSummariesRequest(_message.Message):
@@ -65,10 +40,11 @@ class ListStreamSummariesRequest(_message.Message):
     OPEN_GROUPS_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
     order_by: _builtins.str
-    """"alarms", the default: open alarms first, then the largest fall for which there is
-    evidence, then the others by their change, and those without one by auc_pr, the
-    worst first. "change" (the largest fall first), "name",
+    """"alarms", the default: open alarms first, then the streams whose verdict is worse, the
+    largest fall first, then the others by their change, and those without one by auc_pr,
+    the worst first. "change" (the largest fall first), "name",
     "volume" (the most references and waiting predictions first), "newest" (the stalest
     first), "coverage" (the lowest first), "projected", or a figure of the summaries such
     as "auc_pr" or "f_measure" (the worst first). Streams without a value come last, and
@@ -90,6 +66,11 @@ class ListStreamSummariesRequest(_message.Message):
     """next_page_token of the page before; empty for the first. A stream whose place stays
     the same between the calls comes exactly once; one that moves may come twice, or not.
     """
+    state: _builtins.str
+    """Only streams in this state: "alarms" (with an open alarm), "worse" (by their verdict),
+    "silent" (no rows come), or "labels" (too few labels for a verdict, or none come); empty
+    for all.
+    """
     @_builtins.property
     def last(self) -> _duration_pb2.Duration:
         """The time before the server's clock; absent means all time."""
@@ -110,10 +91,11 @@ class ListStreamSummariesRequest(_message.Message):
         open_groups: _abc.Iterable[_builtins.str] | None = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        state: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["last", b"last"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["grouped", b"grouped", "last", b"last", "open_groups", b"open_groups", "order_by", b"order_by", "page_size", b"page_size", "page_token", b"page_token", "prefix", b"prefix", "reverse", b"reverse", "search", b"search"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["grouped", b"grouped", "last", b"last", "open_groups", b"open_groups", "order_by", b"order_by", "page_size", b"page_size", "page_token", b"page_token", "prefix", b"prefix", "reverse", b"reverse", "search", b"search", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -138,16 +120,18 @@ class ListStreamSummariesResponse(_message.Message):
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     SERVER_WARNINGS_FIELD_NUMBER: _builtins.int
     NUM_FAILED_FIELD_NUMBER: _builtins.int
+    NUM_SILENT_FIELD_NUMBER: _builtins.int
+    NUM_SHORT_OF_LABELS_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """Log revision of the server when it was ranked."""
     num_streams: _builtins.int
     """Streams that match the request, on all pages."""
     num_alarms: _builtins.int
-    """Those of them with an open alarm."""
+    """Streams with an open alarm that match the request in any state."""
     num_fallen: _builtins.int
-    """Those of them with evidence for a fall."""
+    """The same of those whose verdict is that they became worse."""
     num_pending: _builtins.int
-    """Those of them that have no figures yet: they come last."""
+    """The same of those that have no figures yet: they come last, and are in no state."""
     num_outdated: _builtins.int
     """Those of them that changed since their figures were computed."""
     num_groups: _builtins.int
@@ -157,7 +141,11 @@ class ListStreamSummariesResponse(_message.Message):
     next_page_token: _builtins.str
     """For the next page; empty on the last."""
     num_failed: _builtins.int
-    """Streams that match the request and whose figures could not be computed."""
+    """Streams whose figures could not be computed and that match the request in any state."""
+    num_silent: _builtins.int
+    """The same of those to which no rows come."""
+    num_short_of_labels: _builtins.int
+    """The same of those with too few labels for a verdict, or to which none come."""
     @_builtins.property
     def summaries(self) -> _containers.RepeatedCompositeFieldContainer[Global___StreamSummary]:
         """In order. Where they are grouped, those of open groups."""
@@ -188,10 +176,12 @@ class ListStreamSummariesResponse(_message.Message):
         next_page_token: _builtins.str = ...,
         server_warnings: _abc.Iterable[_builtins.str] | None = ...,
         num_failed: _builtins.int = ...,
+        num_silent: _builtins.int = ...,
+        num_short_of_labels: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups", "next_page_token", b"next_page_token", "num_alarms", b"num_alarms", "num_covered", b"num_covered", "num_failed", b"num_failed", "num_fallen", b"num_fallen", "num_groups", b"num_groups", "num_outdated", b"num_outdated", "num_pending", b"num_pending", "num_streams", b"num_streams", "revision", b"revision", "server_warnings", b"server_warnings", "summaries", b"summaries"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups", "next_page_token", b"next_page_token", "num_alarms", b"num_alarms", "num_covered", b"num_covered", "num_failed", b"num_failed", "num_fallen", b"num_fallen", "num_groups", b"num_groups", "num_outdated", b"num_outdated", "num_pending", b"num_pending", "num_short_of_labels", b"num_short_of_labels", "num_silent", b"num_silent", "num_streams", b"num_streams", "revision", b"revision", "server_warnings", b"server_warnings", "summaries", b"summaries"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -280,6 +270,8 @@ class StreamGroup(_message.Message):
     NUM_ALARMS_FIELD_NUMBER: _builtins.int
     NUM_FALLEN_FIELD_NUMBER: _builtins.int
     OPEN_FIELD_NUMBER: _builtins.int
+    LOWEST_FIELD_NUMBER: _builtins.int
+    HIGHEST_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The first part."""
     num_streams: _builtins.int
@@ -287,9 +279,13 @@ class StreamGroup(_message.Message):
     num_alarms: _builtins.int
     """Those of them with an open alarm."""
     num_fallen: _builtins.int
-    """Those of them with evidence for a fall."""
+    """Those of them whose verdict is that they became worse."""
     open: _builtins.bool
     """Whether its streams are listed."""
+    lowest: _builtins.float
+    """The least auc_pr of its streams; absent without one."""
+    highest: _builtins.float
+    """The greatest."""
     def __init__(
         self,
         *,
@@ -298,12 +294,21 @@ class StreamGroup(_message.Message):
         num_alarms: _builtins.int = ...,
         num_fallen: _builtins.int = ...,
         open: _builtins.bool = ...,
+        lowest: _builtins.float | None = ...,
+        highest: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_highest", b"_highest", "_lowest", b"_lowest", "highest", b"highest", "lowest", b"lowest"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "num_alarms", b"num_alarms", "num_fallen", b"num_fallen", "num_streams", b"num_streams", "open", b"open"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_highest", b"_highest", "_lowest", b"_lowest", "highest", b"highest", "lowest", b"lowest", "name", b"name", "num_alarms", b"num_alarms", "num_fallen", b"num_fallen", "num_streams", b"num_streams", "open", b"open"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__highest: _TypeAlias = _typing.Literal["highest"]  # noqa: Y015
+    _WhichOneofArgType__highest: _TypeAlias = _typing.Literal["_highest", b"_highest"]  # noqa: Y015
+    _WhichOneofReturnType__lowest: _TypeAlias = _typing.Literal["lowest"]  # noqa: Y015
+    _WhichOneofArgType__lowest: _TypeAlias = _typing.Literal["_lowest", b"_lowest"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__highest) -> _WhichOneofReturnType__highest | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lowest) -> _WhichOneofReturnType__lowest | None: ...
 
 Global___StreamGroup: _TypeAlias = StreamGroup  # noqa: Y015
 
@@ -318,10 +323,6 @@ class StreamSummary(_message.Message):
     SNAPSHOT_FIELD_NUMBER: _builtins.int
     PROJECTED_TIME_FIELD_NUMBER: _builtins.int
     OUTDATED_FIELD_NUMBER: _builtins.int
-    CHANGE_FIELD_NUMBER: _builtins.int
-    COMPARED_WITH_FIELD_NUMBER: _builtins.int
-    EVIDENT_FIELD_NUMBER: _builtins.int
-    NO_CHANGE_FIELD_NUMBER: _builtins.int
     ALARM_FIELD_NUMBER: _builtins.int
     NEWEST_PANE_FIELD_NUMBER: _builtins.int
     PROBLEM_FIELD_NUMBER: _builtins.int
@@ -332,18 +333,9 @@ class StreamSummary(_message.Message):
     """Its group: the first part of its name."""
     outdated: _builtins.bool
     """Whether the stream has changed since."""
-    compared_with: Global___ChangeReference.ValueType
-    """What the window is compared with."""
-    evident: _builtins.bool
-    """Whether there is evidence for the change among all streams that the token covers:
-    of the streams with evidence at most 5 % have not changed, on average (Benjamini
-    and Hochberg 1995).
-    """
-    no_change: _builtins.str
-    """Why there is no difference, for people; empty where there is one."""
     problem: _builtins.str
     """Why its figures could not be computed, for people; empty where they were. It then has no
-    figures and no change, and is computed again when it changes, or after a minute.
+    figures and no verdict, and is computed again when it changes, or after a minute.
     """
     @_builtins.property
     def snapshot(self) -> _types_pb2.Snapshot:
@@ -358,13 +350,6 @@ class StreamSummary(_message.Message):
     @_builtins.property
     def projected_time(self) -> _timestamp_pb2.Timestamp:
         """When it was projected."""
-
-    @_builtins.property
-    def change(self) -> _types_pb2.Comparison:
-        """auc_pr of the window (a) against auc_pr of a time before it (b), at the greater of their
-        prevalences: as CompareStreams, without coverage and warnings. If the window contains the
-        reference of alarms, a leaves it out. Absent for all time.
-        """
 
     @_builtins.property
     def alarm(self) -> Global___StreamAlarmSummary:
@@ -386,18 +371,14 @@ class StreamSummary(_message.Message):
         snapshot: _types_pb2.Snapshot | None = ...,
         projected_time: _timestamp_pb2.Timestamp | None = ...,
         outdated: _builtins.bool = ...,
-        change: _types_pb2.Comparison | None = ...,
-        compared_with: Global___ChangeReference.ValueType = ...,
-        evident: _builtins.bool = ...,
-        no_change: _builtins.str = ...,
         alarm: Global___StreamAlarmSummary | None = ...,
         newest_pane: _types_pb2.TimeRange | None = ...,
         problem: _builtins.str = ...,
         verdict: _verdict_pb2.Verdict | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "change", b"change", "newest_pane", b"newest_pane", "projected_time", b"projected_time", "snapshot", b"snapshot", "verdict", b"verdict"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "newest_pane", b"newest_pane", "projected_time", b"projected_time", "snapshot", b"snapshot", "verdict", b"verdict"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "change", b"change", "compared_with", b"compared_with", "evident", b"evident", "group", b"group", "newest_pane", b"newest_pane", "no_change", b"no_change", "outdated", b"outdated", "problem", b"problem", "projected_time", b"projected_time", "snapshot", b"snapshot", "stream", b"stream", "verdict", b"verdict"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "group", b"group", "newest_pane", b"newest_pane", "outdated", b"outdated", "problem", b"problem", "projected_time", b"projected_time", "snapshot", b"snapshot", "stream", b"stream", "verdict", b"verdict"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -152,6 +152,7 @@ class Verdict(_message.Message):
     COULD_BE_WRONG_FIELD_NUMBER: _builtins.int
     SURE_FIELD_NUMBER: _builtins.int
     PROJECTED_FIELD_NUMBER: _builtins.int
+    HAPPENED_FIELD_NUMBER: _builtins.int
     stream: _builtins.str
     """Name of the stream."""
     quality: Global___VerdictQuality.ValueType
@@ -168,6 +169,8 @@ class Verdict(_message.Message):
     """A fall that is not larger does not keep a stream from being steady."""
     sure: _builtins.str
     """The rate of wrong calls that holds."""
+    happened: _builtins.str
+    """What happened, in a line: "fell 0.20 · since Nov 20 · country=IT". Times are in UTC."""
     @_builtins.property
     def figures(self) -> _containers.RepeatedCompositeFieldContainer[Global___VerdictFigure]:
         """The headline first: auc_pr at one prevalence; then auc_roc, and at a declared threshold
@@ -234,10 +237,11 @@ class Verdict(_message.Message):
         could_be_wrong: _abc.Iterable[_builtins.str] | None = ...,
         sure: _builtins.str = ...,
         projected: Global___VerdictInterval | None = ...,
+        happened: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_alarm", b"_alarm", "_excluded", b"_excluded", "alarm", b"alarm", "at", b"at", "base", b"base", "excluded", b"excluded", "projected", b"projected", "returned", b"returned", "since", b"since", "valid_until", b"valid_until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_alarm", b"_alarm", "_excluded", b"_excluded", "alarm", b"alarm", "at", b"at", "base", b"base", "because", b"because", "could_be_wrong", b"could_be_wrong", "excluded", b"excluded", "figures", b"figures", "first", b"first", "flow", b"flow", "margin", b"margin", "moved", b"moved", "projected", b"projected", "quality", b"quality", "returned", b"returned", "sentence", b"sentence", "since", b"since", "stream", b"stream", "sure", b"sure", "valid_until", b"valid_until"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_alarm", b"_alarm", "_excluded", b"_excluded", "alarm", b"alarm", "at", b"at", "base", b"base", "because", b"because", "could_be_wrong", b"could_be_wrong", "excluded", b"excluded", "figures", b"figures", "first", b"first", "flow", b"flow", "happened", b"happened", "margin", b"margin", "moved", b"moved", "projected", b"projected", "quality", b"quality", "returned", b"returned", "sentence", b"sentence", "since", b"since", "stream", b"stream", "sure", b"sure", "valid_until", b"valid_until"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__alarm: _TypeAlias = _typing.Literal["alarm"]  # noqa: Y015
     _WhichOneofArgType__alarm: _TypeAlias = _typing.Literal["_alarm", b"_alarm"]  # noqa: Y015

@@ -254,3 +254,32 @@ def test_a_segment_that_was_never_seen_leads_to_the_whole(served: Served, page: 
     page.goto(served.url(f"stream/{STREAM}?segment=country:XX"))
     page.locator("#warnings").get_by_role("link", name="Show the whole stream").click()
     expect(page.locator("#figure-auc_pr")).to_have_text(re.compile(r"0\.\d{3}"))
+
+
+def test_the_list_says_the_same(fallen: Served, page: Page) -> None:
+    """State, by how much, since when and where, with the day of the reader's zone."""
+    page.goto(fallen.url("?only=worse"))
+    known = asked(fallen, FELL)
+    row = page.locator("table.streams tbody tr.stream")
+    expect(row.locator("th a")).to_have_text(FELL)
+    expect(row.locator(".happened .state-chip").first).to_have_text("worse")
+    expect(row.locator(".happened .what")).to_have_text(known["happened"])
+    size = abs(known["figures"][0]["difference"]["estimate"])
+    assert known["happened"].startswith(f"fell {size:.2f} · since ")
+    expect(row.locator(".spark rect.base")).to_have_count(1)
+    expect(page.locator("#tile-worse .value")).to_have_text("1")
+
+
+def test_a_day_of_the_list_is_of_the_readers_zone(page: Page, served: Served) -> None:
+    """Of the change and of the return, and nothing else of the line."""
+    script = """async () => {
+      const { happened } = await import(new URL("static/verdict.js", location.origin));
+      return happened({ happened: "fell 0.20 · since Nov 20 · back since Nov 24 · day=Nov 20",
+        since: { likeliest: "2026-11-20T23:30:00Z" },
+        returned: { likeliest: "2026-11-24T01:00:00Z" } });
+    }"""
+    with page.context.browser.new_context(timezone_id="Asia/Tokyo") as context:
+        other = context.new_page()
+        other.goto(served.url())
+        found = other.evaluate(script)
+    assert found == "fell 0.20 · since Nov 21 · back since Nov 24 · day=Nov 20"

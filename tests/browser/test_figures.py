@@ -98,7 +98,6 @@ def test_the_list_has_the_snapshots_figures(page: Page, served: Served) -> None:
         snapshot = served.client.stream(name).snapshot(window=DAY)
         expect(row.locator(".value .at")).to_have_text(figure(snapshot.auc_pr))
         expect(row.locator(".value .limits")).to_have_text(between(snapshot.intervals["auc_pr"]))
-        expect(row.locator(".prevalence")).to_have_text(percent(snapshot.prevalence))
         expect(row.locator(".coverage")).to_have_text(percent(snapshot.coverage.labelled_share))
         expect(row.locator(".fresh")).to_have_text(re.compile(r"(< 1|[\d.]+) min"))
         expect(row.locator("svg.sparkline polyline").first).to_be_attached()

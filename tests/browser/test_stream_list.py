@@ -24,7 +24,6 @@ from .conftest import (
     expect,
     figure,
     percent,
-    signed,
 )
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ def name_of(number: int) -> str:
 
 
 def fill(client: Client, streams: int) -> None:
-    """Send two days of cases; some streams fall on the second, some rise."""
+    """Send two days of cases; some streams are worse on the second, some better."""
     rng, now = np.random.default_rng(20_063), datetime.now(UTC)
     for number in range(streams):
         name = name_of(number)
@@ -76,21 +75,17 @@ def many() -> Iterator[Served]:
 
 
 def test_rows_are_the_apis(many: Served, page: Page) -> None:
-    """Order, figures, changes with their intervals, colours where there is evidence."""
+    """Order, figures with their intervals, rates, and what each verdict says."""
     page.goto(many.url())
     expect(page.locator(ROWS)).to_have_count(50)
     known = complete_list(many)
     expect(page.locator(f"{ROWS} th a")).to_have_text([each.stream for each in known[:50]])
-    fell = sum(each.evident and each.change.difference < 0 for each in known)
-    assert 3 <= fell < 20
-    expect(page.locator("#summary")).to_have_text(f"50 of {STREAMS} streams shown, {fell} fell")
+    expect(page.locator("#summary")).to_have_text(f"50 of {STREAMS} streams shown")
+    expect(page.locator("table.streams th.happened")).to_have_text("Against its base")
     for index in (0, 3, 20, 49):
         row, each = page.locator(ROWS).nth(index), known[index]
-        change = each.change
-        expect(row.locator(".change .at")).to_have_text(signed(change.difference))
-        expect(row.locator(".change .limits")).to_have_text(
-            f"{signed(change.lower)} to {signed(change.upper)}"
-        )
+        expect(row.locator(".happened .state-chip")).to_have_text(["too early"])
+        expect(row.locator(".happened .what")).to_have_text(each.verdict.happened)
         expect(row.locator(".value .at")).to_have_text(figure(each.snapshot.auc_pr))
         expect(row.locator(".value .limits")).to_have_text(
             between(each.snapshot.intervals["auc_pr"])
@@ -100,20 +95,31 @@ def test_rows_are_the_apis(many: Served, page: Page) -> None:
             figures = each.snapshot.figures
             words = f"Precision {percent(figures['precision'])}Recall {percent(figures['recall'])}"
         expect(row.locator(".rates")).to_have_text(words)
-        title = row.locator(".change").get_attribute("title")
-        assert title.startswith(f"{figure(change.a.estimate)} from ")
-        assert f" against {figure(change.b.estimate)} in the time before, " in title
-        assert f"a prevalence of {percent(change.prevalence)}, the greater of the two. " in title
-        assert f"AUC-ROC, at any prevalence: {figure(change.auc_roc.a.estimate)} " in title
-    for index, each in enumerate(known[:50]):
-        classes = page.locator(ROWS).nth(index).locator(".change").get_attribute("class")
-        expected = {"fell"} if each.evident and each.change.difference < 0 else set()
-        expected |= {"rose"} if each.evident and each.change.difference > 0 else set()
-        assert set(classes.split()) & {"fell", "rose"} == expected
     page.get_by_role("button", name="Show 50 more").click()
     expect(page.locator(ROWS)).to_have_count(STREAMS)
-    expect(page.locator("#summary")).to_have_text(f"{STREAMS} streams, {fell} fell")
+    expect(page.locator("#summary")).to_have_text(f"{STREAMS} streams")
     expect(page.get_by_role("button", name="Show 50 more")).to_be_hidden()
+
+
+def test_tiles_count_and_filter(many: Served, page: Page) -> None:
+    """Of all streams, whichever tile is pressed; kept in the link, and taken back by a press."""
+    page.goto(many.url())
+    tiles = page.locator(".tile")
+    words = ["0open alarms", "0worse", "0silent", f"{STREAMS}short of labels"]
+    expect(tiles).to_have_text(words)
+    worse, short = tiles.nth(1), tiles.nth(3)
+    worse.click()
+    expect(page.locator("#streams .empty")).to_have_text("No stream is under “worse”.")
+    expect(worse).to_have_attribute("aria-pressed", "true")
+    expect(tiles).to_have_text(words)
+    page.reload()
+    expect(page.locator("#streams .empty")).to_be_visible()
+    short.click()
+    expect(page.locator(ROWS)).to_have_count(50)
+    expect(worse).to_have_attribute("aria-pressed", "false")
+    short.click()
+    expect(short).to_have_attribute("aria-pressed", "false")
+    assert "only=" not in page.url
 
 
 @pytest.mark.parametrize("by", ["change", "auc_roc", "f_measure", "fpr", "volume", "name"])
@@ -155,10 +161,8 @@ def test_groups_open_and_close(many: Served, page: Page) -> None:
     order = list(dict.fromkeys(each.group for each in known))
     for head, group in zip(heads.all(), order, strict=True):
         mine = [each for each in known if each.group == group]
-        fell = sum(each.evident and each.change.difference < 0 for each in mine)
-        expect(head).to_have_text(
-            f"{group}{len(mine)} streams" + (f", {fell} fell" if fell else "")
-        )
+        ends = [figure(end([each.snapshot.auc_pr for each in mine])) for end in (min, max)]
+        expect(head).to_have_text(f"{group}{len(mine)} streams, AUC-PR {ends[0]} to {ends[1]}")
     button = heads.nth(1).get_by_role("button")
     button.focus()
     page.keyboard.press("Enter")
@@ -196,7 +200,7 @@ def test_a_phone_shows_more_than_four_streams(many: Served, browser: Browser) ->
         page = context.new_page()
         page.goto(many.url())
         expect(page.locator(ROWS)).to_have_count(50)
-        expect(page.locator(f"{ROWS} .change .limits").nth(6)).not_to_be_empty()
+        expect(page.locator(f"{ROWS} .value .limits").nth(6)).not_to_be_empty()
         bottoms = page.locator(ROWS).evaluate_all(
             "(rows) => rows.map((row) => row.getBoundingClientRect().bottom)"
         )
@@ -214,7 +218,7 @@ def test_a_tablet_has_every_column_and_whole_names(browser: Browser) -> None:
         with browser.new_context(viewport={"width": 1024, "height": 900}) as context:
             page = context.new_page()
             page.goto(served.url())
-            expect(page.locator(f"{ROWS} .fell").first).to_be_visible()
+            expect(page.locator(f"{ROWS} .state-chip").first).to_be_visible()
             expect(page.locator(f"{ROWS} .rate-of").first).to_be_visible()
             assert page.evaluate("document.documentElement.scrollWidth") <= 1024
             links = page.locator(f"{ROWS} th a")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 import urllib.request
 from datetime import UTC, datetime, timedelta
@@ -19,7 +20,7 @@ from streameval_server._model.verdict_change import QUALITIES
 from streameval_server._runtime import runtime
 from streameval_server.testing import running_service
 
-from ..commands import run
+from ..commands import CommandRunner, app, run
 from ..http_receiver import Receiver, receiver
 from .test_alarms import served
 
@@ -53,12 +54,12 @@ def fill(client: Client, start: datetime, *, falls_on: int | None) -> None:
     client.flush()
 
 
-def until(client: Client, quality: str) -> Verdict:
+def until(client: Client, quality: str, stream: str = STREAM) -> Verdict:
     """Wait until the verdict has a quality, stays, and is not about to be computed again.
 
     What is loaded settles for ten seconds; then steps are observed some at a time.
     """
-    ends, looks = time.monotonic() + WAIT_S, [client.stream(STREAM).verdict()]
+    ends, looks = time.monotonic() + WAIT_S, [client.stream(stream).verdict()]
     while not (
         looks[-6:].count(looks[-1]) == 6
         and looks[-1].quality == quality
@@ -66,7 +67,7 @@ def until(client: Client, quality: str) -> Verdict:
     ):
         assert time.monotonic() < ends, str(looks[-1])
         time.sleep(0.25)
-        looks.append(client.stream(STREAM).verdict())
+        looks.append(client.stream(stream).verdict())
     return looks[-1]
 
 
@@ -113,6 +114,15 @@ def test_every_place_says_the_same_to_the_digit(tmp_path: Path) -> None:
         assert (
             run("verdict", "--server", addresses.grpc, STREAM).stdout.split() == str(found).split()
         )
+        assert re.match(r"fell 0\.\d\d · since [A-Z][a-z]{2} \d+ · country=IT$", found.happened)
+        table = (
+            CommandRunner(env={"COLUMNS": "160"})
+            .invoke(app, ["top", "--server", addresses.grpc])
+            .stdout
+        )
+        assert f" worse: {found.happened} " in table
+        assert f" {found.figures[0].difference.estimate:+.3f} " in table
+        assert "1 stream, 1 worse. " in table
         (listed,) = client.list_summaries()
         assert listed.verdict is not None
         # A list keeps the verdict that it has read for as long as it says the same.
@@ -123,6 +133,7 @@ def test_every_place_says_the_same_to_the_digit(tmp_path: Path) -> None:
         }
         answer = json.loads(fetched(addresses, f"/v1/streams/{STREAM}:verdict"))["verdict"]
         assert answer["sentence"] == found.sentence
+        assert answer["happened"] == found.happened
         headline = answer["figures"][0]
         for name, interval in (
             ("before", found.figures[0].before),

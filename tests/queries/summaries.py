@@ -1,27 +1,46 @@
-"""Streams with summaries, and the same figures by other queries: the oracle."""
+"""Streams with summaries, the same figures by other queries, and verdicts that are given."""
 
 from __future__ import annotations
 
 import math
 from datetime import timedelta
-from fractions import Fraction
 
 import numpy as np
 from google.protobuf.duration_pb2 import Duration
-from google.protobuf.timestamp_pb2 import Timestamp
 
-from streameval.v1 import overview_pb2, query_pb2, types_pb2
+from streameval.v1 import overview_pb2, query_pb2, types_pb2, verdict_pb2
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._model.stream_settings import StreamSettings
-from streameval_server._queries.comparison import comparison, parse_comparison_request
 from streameval_server._queries.query_engine import QueryEngine, parse_snapshot_request, snapshot
 from streameval_server._queries.stream_list import stream_list
 from streameval_server._queries.stream_list_request import parse_list_request
 from streameval_server._queries.stream_summaries import StreamSummaries
+from streameval_server._queries.stream_verdicts import KnownVerdict
 
 from .conftest import HOUR, NOW, Event, View
 
 WINDOW = timedelta(hours=6)
+
+
+class GivenVerdicts:
+    """Stands in for `Verdicts`: each stream has the one that a test gives it, for ever."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, verdict_pb2.Verdict] = {}
+
+    def of(self, view: View) -> KnownVerdict:
+        given = self.given.get(view.info.name) or verdict("immature")
+        return KnownVerdict((), given.SerializeToString(), 0, 1 << 62, 1 << 62)
+
+
+def verdict(quality: str, difference: float | None = None, flow: str = "ok") -> verdict_pb2.Verdict:
+    """Return a verdict with a difference of AUC-PR."""
+    message = verdict_pb2.Verdict(
+        quality=f"VERDICT_QUALITY_{quality.upper()}", flow=f"VERDICT_FLOW_{flow.upper()}"
+    )
+    if difference is not None:
+        message.figures.add(metric="auc_pr").difference.estimate = difference
+    return message
 
 
 class Server:
@@ -33,6 +52,7 @@ class Server:
         self.clock_us = NOW
         self.read: list[str] = []
         self.answers = QueryEngine(self.view, lambda: self.clock_us)
+        self.answers.verdicts = GivenVerdicts()
         self.summaries = StreamSummaries(
             self.answers,
             self.revisions,
@@ -111,34 +131,3 @@ def expected_snapshot(server: Server, name: str) -> types_pb2.Snapshot:
     return snapshot(
         server.answers, parse_snapshot_request(query_pb2.GetSnapshotRequest(selection=chosen))
     )
-
-
-def expected_change(server: Server, name: str) -> types_pb2.Comparison:
-    """Return the comparison of the window with the time before it."""
-    start_us = expected_snapshot(server, name).window.start_time.ToMicroseconds()
-    span = start_us - WINDOW // timedelta(microseconds=1), start_us
-    between = types_pb2.TimeRange(start_time=timestamp(span[0]), end_time=timestamp(span[1]))
-    request = query_pb2.CompareStreamsRequest(
-        a=types_pb2.Selection(stream=name, last=duration(WINDOW)),
-        b=types_pb2.Selection(stream=name, between=between),
-    )
-    return comparison(server.answers, parse_comparison_request(request))
-
-
-def timestamp(time_us: int) -> Timestamp:
-    """Return a time as a message."""
-    message = Timestamp()
-    message.FromMicroseconds(time_us)
-    return message
-
-
-def evident(p_values: dict[str, float]) -> set[str]:
-    """Return what Benjamini and Hochberg call different at 5 %, by the definition."""
-    known = sorted((p, name) for name, p in p_values.items() if not math.isnan(p))
-    size = len(known)
-    limits = [
-        rank
-        for rank, (p, _) in enumerate(known, 1)
-        if Fraction(p) <= Fraction(1, 20) * Fraction(rank, size)
-    ]
-    return {name for _, name in known[: max(limits, default=0)]}

@@ -1,4 +1,4 @@
-"""The list of streams: figures, order, evidence, groups, pages; what is computed and when."""
+"""The list of streams: figures, order, states, groups, pages; what is computed and when."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from streameval.statistics import BY_NAME
-from streameval.v1 import alarm_pb2, overview_pb2
+from streameval.v1 import alarm_pb2, overview_pb2, verdict_pb2
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._queries import summary_table
 from streameval_server._queries.selection import Last
@@ -22,10 +22,9 @@ from .conftest import HOUR, MINUTE, NOW, Event, View, invalid_field
 from .summaries import (
     WINDOW,
     Server,
-    evident,
-    expected_change,
     expected_snapshot,
     stream,
+    verdict,
 )
 
 SEED = 20_061
@@ -44,11 +43,18 @@ def server() -> Server:
         View([Event(True, 0.5, NOW)] * 3, stream="one/class"),
         View([Event(i % 2 == 0, i / 20, NOW - 9 * HOUR) for i in range(20)], stream="group-1/old"),
     ]
-    return Server(*views)
+    server = Server(*views)
+    qualities = ["worse", "better", "recovered", "steady", "unsure", "immature"]
+    for number, name in enumerate(sorted(server.views)):
+        difference = rng.normal(scale=0.1) if number % 7 else None
+        flow = rng.choice(["ok", "silent", "no_labels", "late"])
+        given = verdict(qualities[number % 6], difference, str(flow))
+        server.answers.verdicts.given[name] = given
+    return server
 
 
 def test_figures_are_those_of_other_queries(server: Server) -> None:
-    """The same values, intervals, reasons and counts as GetSnapshot and CompareStreams."""
+    """The same values, intervals, reasons and counts as GetSnapshot, and the verdict."""
     found = server.list()
     assert found.num_streams == len(found.summaries) == len(server.views) == found.num_covered
     assert (found.num_pending, found.num_outdated) == (0, 0)
@@ -66,27 +72,42 @@ def test_figures_are_those_of_other_queries(server: Server) -> None:
         for name in ("num_positive_ref", "num_negative_ref", "num_cases", "num_scored", "window"):
             assert getattr(each.snapshot, name) == getattr(known, name)
         assert each.snapshot.operating_point == known.operating_point
-        change = expected_change(server, each.stream)
-        assert each.compared_with == overview_pb2.CHANGE_REFERENCE_WINDOW_BEFORE
-        assert each.change == change
-        assert bool(each.no_change) != each.change.difference.HasField("value")
+        assert each.verdict == server.answers.verdicts.given[each.stream]
 
 
-def test_evidence_is_of_all_streams_together(server: Server) -> None:
-    """Benjamini and Hochberg's procedure by its definition, in fractions."""
-    found = server.list().summaries
-    p_values = {
-        each.stream: each.change.p_value if each.change.HasField("p_value") else math.nan
-        for each in found
-    }
-    expected = evident(p_values)
-    assert {each.stream for each in found if each.evident} == expected
-    assert 0 < len(expected) < sum(p < 0.05 for p in p_values.values())
-    # What is searched for changes nothing about the evidence.
-    some = server.list(search="M1").summaries
-    assert {each.stream for each in some if each.evident} == {
-        each.stream for each in some if each.stream in expected
-    }
+STATES = ("alarms", "worse", "silent", "labels")
+
+
+def states(each: overview_pb2.StreamSummary) -> set[str]:
+    """Return the states of a stream, from its message alone."""
+    quality = verdict_pb2.VerdictQuality.Name(each.verdict.quality)
+    flow = verdict_pb2.VerdictFlow.Name(each.verdict.flow)
+    found = {"alarms"} if each.snapshot.open_alarms else set()
+    found |= {"worse"} if quality == "VERDICT_QUALITY_WORSE" else set()
+    found |= {"silent"} if flow == "VERDICT_FLOW_SILENT" else set()
+    is_short = quality == "VERDICT_QUALITY_IMMATURE"
+    is_short |= flow in {"VERDICT_FLOW_NO_LABELS", "VERDICT_FLOW_LATE"}
+    return found | ({"labels"} if is_short else set())
+
+
+@pytest.mark.parametrize("search", ["", "group-1/"])
+@pytest.mark.parametrize("state", STATES)
+def test_a_state_restricts_the_list_and_no_number_of_a_state(
+    server: Server, state: str, search: str
+) -> None:
+    """The streams in it, in the list's order; the numbers are of all that match the search."""
+    whole = server.list(search=search)
+    found = server.list(search=search, state=state)
+    expected = [each.stream for each in whole.summaries if state in states(each)]
+    assert [each.stream for each in found.summaries] == expected
+    assert found.num_streams == len(expected)
+    assert bool(expected) == (state != "alarms")
+    numbers = [sum(each in states(summary) for summary in whole.summaries) for each in STATES]
+    for answer in (whole, found):
+        assert numbers == [
+            *(answer.num_alarms, answer.num_fallen),
+            *(answer.num_silent, answer.num_short_of_labels),
+        ]
 
 
 def brute_force(server: Server, by: str, *, is_reversed: bool) -> list[str]:
@@ -106,15 +127,16 @@ def brute_force(server: Server, by: str, *, is_reversed: bool) -> list[str]:
                 each.newest_pane.end_time.ToMicroseconds() if each.HasField("newest_pane") else None
             )
         if by in ("change", "alarms"):
-            difference = each.change.difference
-            return difference.value if difference.HasField("value") else None
+            figures = each.verdict.figures
+            return figures[0].difference.estimate if figures else None
         return None
 
     def key(each: overview_pb2.StreamSummary) -> tuple:
         found = value(each)
-        has_fallen = each.evident and (found or 0) < 0
-        first = (sign * (not has_fallen),) if by == "alarms" else ()
-        key = (found is None, *first, sign * (found or 0.0))
+        is_worse = "worse" in states(each)
+        first = (sign * (not is_worse),) if by == "alarms" else ()
+        is_last = found is None and not (is_worse and by == "alarms")
+        key = (is_last, *first, sign * (found or 0.0))
         if by == "alarms":  # equal changes, and those without one
             metrics = {m.name: m.value for m in each.snapshot.metrics if m.HasField("value")}
             key += ("auc_pr" not in metrics, sign * metrics.get("auc_pr", 0.0))
@@ -178,7 +200,7 @@ def test_a_stream_that_stays_is_listed_once_while_others_move() -> None:
 
 
 def test_groups_are_of_the_first_part(server: Server) -> None:
-    """Counts of streams and of falls; groups in the order of their first streams."""
+    """Counts of streams and of falls, ends of AUC-PR; in the order of their first streams."""
     everything = server.list()
     by_group: dict[str, list[overview_pb2.StreamSummary]] = {}
     for each in everything.summaries:
@@ -190,9 +212,10 @@ def test_groups_are_of_the_first_part(server: Server) -> None:
     for group in found.groups:
         mine = by_group[group.name]
         assert group.num_streams == len(mine)
-        assert group.num_fallen == sum(
-            each.evident and each.change.difference.value < 0 for each in mine
-        )
+        assert group.num_fallen == sum("worse" in states(each) for each in mine)
+        known = [m.value for each in mine for m in each.snapshot.metrics[:1] if m.HasField("value")]
+        assert group.HasField("lowest") == group.HasField("highest") == bool(known)
+        assert not known or (group.lowest, group.highest) == (min(known), max(known))
         assert group.open == (group.name == "group-2")
     assert [each.stream for each in found.summaries] == [
         each.stream for each in by_group["group-2"]
@@ -213,7 +236,7 @@ def test_search_and_prefix(server: Server) -> None:
 
 
 def test_only_streams_that_are_covered_are_listed_and_counted(server: Server) -> None:
-    """Also evidence is that among the streams that the token covers."""
+    """Rows, numbers and groups."""
 
     def covers(name: str) -> bool:
         return name.startswith("group-1/")
@@ -222,11 +245,6 @@ def test_only_streams_that_are_covered_are_listed_and_counted(server: Server) ->
     mine = {name for name in server.views if covers(name)}
     assert {each.stream for each in found.summaries} == mine
     assert (found.num_streams, found.num_covered, found.num_groups) == (len(mine), len(mine), 1)
-    p_values = {
-        each.stream: each.change.p_value if each.change.HasField("p_value") else math.nan
-        for each in found.summaries
-    }
-    assert {each.stream for each in found.summaries if each.evident} == evident(p_values)
 
 
 def test_only_what_changed_is_read_again() -> None:
@@ -301,7 +319,6 @@ def test_a_summary_holds_until_time_moves_its_window(seed: int) -> None:
         fresh.clock_us = server.clock_us
         known = fresh.list().summaries[0]
         assert shown.snapshot.metrics == known.snapshot.metrics
-        assert shown.change.difference == known.change.difference
         assert shown.snapshot.num_cases == known.snapshot.num_cases
         server.clock_us += int(rng.integers(1, 20)) * MINUTE
     assert 2 < reads < 90
@@ -318,6 +335,7 @@ def test_what_does_not_fit_the_time_comes_last_and_is_counted(
     assert found.num_pending == found.num_streams == 6
     assert all(each.outdated and not each.snapshot.revision for each in found.summaries)
     assert [each.stream for each in found.summaries] == sorted(server.views)
+    assert server.list(is_complete=False, state="worse").num_pending == 6  # any of them could be
     for _ in range(6):
         server.summaries.step()
     found = server.list(is_complete=False)
@@ -382,7 +400,7 @@ def test_a_stream_that_cannot_be_computed_says_why_and_the_others_are_listed(
     first, *others = found.summaries
     assert (first.stream, first.problem, first.snapshot.open_alarms) == ("bad", problem, 1)
     assert not first.snapshot.metrics
-    assert not first.HasField("change")
+    assert not first.HasField("verdict")
     assert not first.outdated
     assert others == list(expected.summaries)
     assert [record.levelname for record in caplog.records] == ["ERROR"]
@@ -448,60 +466,38 @@ def test_a_stream_that_cannot_be_projected_holds_up_no_other(
     assert [record.levelname for record in caplog.records] == ["ERROR", "ERROR"]
 
 
-def test_streams_with_a_detector_are_compared_with_its_reference() -> None:
-    """Without the cases of the reference; while it waits, with the time before."""
-    rng = np.random.default_rng(SEED + 6)
-    view = stream(rng, "s", 300)
+def test_a_detector_has_its_state() -> None:
+    """It watches, or says what it waits for."""
+    view = stream(np.random.default_rng(SEED + 6), "s", 300)
     reference_us = (NOW - 12 * HOUR, NOW - 3 * HOUR)
     view.alarms = AlarmsView("", reference_us, NOW - HOUR, {}, (), frozenset(), 0)
     server = Server(view)
     (found,) = server.list().summaries
-    change = found.change
-    assert found.compared_with == overview_pb2.CHANGE_REFERENCE_ALARMS
-    # Panes of three hours ago are hours.
-    assert change.window_a.start_time == change.window_b.end_time
-    assert change.window_b.start_time.ToMicroseconds() <= reference_us[0]
-    assert change.window_b.end_time.ToMicroseconds() >= reference_us[1]
-    start, end = (
-        each.ToMicroseconds() for each in (change.window_a.start_time, change.window_a.end_time)
-    )
-    assert len(view.between(start, end)) < found.snapshot.num_cases
     assert found.alarm.state == alarm_pb2.ALARM_STATE_WATCHING
-    waits = AlarmsView("its end", reference_us, None, {}, (), frozenset(), 0)
-    view.alarms = waits
+    view.alarms = AlarmsView("its end", reference_us, None, {}, (), frozenset(), 0)
     server.put(view)
     (found,) = server.list().summaries
-    assert found.compared_with == overview_pb2.CHANGE_REFERENCE_WINDOW_BEFORE
     assert found.alarm.state == alarm_pb2.ALARM_STATE_WAITING
     assert found.alarm.waits_for == "its end"
 
 
-def test_a_reference_that_is_not_kept_any_more_is_not_compared_with() -> None:
-    """Then the time before the window is."""
-    view = stream(np.random.default_rng(SEED + 7), "s", 100)
-    old_us = (NOW - 400 * 24 * HOUR, NOW - 399 * 24 * HOUR)
-    view.alarms = AlarmsView("", old_us, NOW - HOUR, {}, (), frozenset(), 0)
-    (found,) = Server(view).list().summaries
-    assert found.compared_with == overview_pb2.CHANGE_REFERENCE_WINDOW_BEFORE
-
-
-def test_all_time_has_no_change(server: Server) -> None:
-    """There is no time before it; streams are in order of AUC-PR then, the worst first."""
-    found = server.list(window=None)
-    assert not any(each.HasField("change") for each in found.summaries)
-    values = [
-        each.snapshot.metrics[0].value
-        for each in found.summaries
-        if each.snapshot.metrics[0].HasField("value")
-    ]
-    assert values == sorted(values)
-    assert {each.snapshot.num_cases for each in found.summaries} >= {0, 3, 20, 150}
+def test_the_verdict_is_the_same_whatever_the_window(server: Server) -> None:
+    """So is the order by it; figures are those of the window."""
+    of_a_day, whole = server.list(order_by="change"), server.list(order_by="change", window=None)
+    told = [[(each.stream, each.verdict) for each in one.summaries] for one in (of_a_day, whole)]
+    assert told[0] == told[1]
+    assert {each.snapshot.num_cases for each in whole.summaries} >= {0, 3, 20, 150}
 
 
 @pytest.mark.parametrize(
     ("fields", "field", "problem"),
     [
         ({"order_by": "best"}, "order_by", "order_by must be one of alarms, change, name, "),
+        (
+            {"state": "bad"},
+            "state",
+            "state must be one of alarms, worse, silent, labels, got 'bad'",
+        ),
         ({"page_size": -1}, "page_size", "page_size must not be negative, got -1"),
         ({"search": "a" * 257}, "search", "search has at most 256 characters, got 257"),
         ({"open_groups": ["a"]}, "open_groups", "open_groups needs grouped"),

@@ -100,12 +100,12 @@ QUESTIONS: list[tuple[str, dict, str, Callable[[], Message]]] = [
                        '"steps": 3}')),
     ("streams:summaries",
      {"last": "3600s", "orderBy": "auc_roc", "reverse": "true", "grouped": "true",
-      "openGroups": ["fraud", "no"], "page_size": "3", "search": "fraud"},
+      "openGroups": ["fraud", "no"], "page_size": "3", "search": "fraud", "state": "labels"},
      f"{QUERY}/ListStreamSummaries",
      lambda: from_text(overview_pb2.ListStreamSummariesRequest(),
                        '{"last": "3600s", "orderBy": "auc_roc", "reverse": true, '
                        '"grouped": true, "openGroups": ["fraud", "no"], "pageSize": 3, '
-                       '"search": "fraud"}')),
+                       '"search": "fraud", "state": "labels"}')),
     ("streams/fraud/v3:snapshot",
      PICKED | {"metrics": ["auc_roc", "brier_score"], "level": "0.9"},
      f"{QUERY}/GetSnapshot",

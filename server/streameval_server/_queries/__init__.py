@@ -13,6 +13,6 @@
 - `pair_request`, `pair_window`, `pair_answer`: comparisons of a pair on the ids of both.
 - `stream_list_request`, `stream_list`: a page of streams in an order (`summary_order`).
   `stream_summaries` has a thread that keeps the tables (`summary_table`) of one entry a stream
-  (`summary_entry`, made by `stream_summary` and `stream_change`); `summary_file` keeps the last
+  (`summary_entry`, made by `stream_summary`); `summary_file` keeps the last
   day's for the next server.
 """

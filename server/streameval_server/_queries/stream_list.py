@@ -70,16 +70,17 @@ def _stream_list(
         ranked = summaries.ranked(request, covers)
         rows, has_more = ranked.page(request.after, request.size)
     outdated = table.outdated
-    evidence = summaries.evidence(request, covers)
     response = overview_pb2.ListStreamSummariesResponse(
         revision=table.scanned_revision,
         num_streams=len(ranked.entries),
-        num_alarms=ranked.num_alarms,
-        num_fallen=ranked.num_fallen,
+        num_alarms=ranked.num_in["alarms"],
+        num_fallen=ranked.num_in["worse"],
+        num_silent=ranked.num_in["silent"],
+        num_short_of_labels=ranked.num_in["labels"],
         num_pending=ranked.num_pending,
         num_failed=ranked.num_failed,
         num_groups=len(ranked.groups),
-        num_covered=evidence.num_streams,
+        num_covered=ranked.num_covered,
         next_page_token=encode_token(request.order, rows[-1]) if has_more else "",
         server_warnings=summaries.server_warnings(),
     )
@@ -87,7 +88,7 @@ def _stream_list(
         response.num_outdated = sum(
             each.name in outdated and not each.is_pending for each in ranked.entries
         )
-    _add_rows(response, rows, request.open_groups or (), outdated, evidence.names)
+    _add_rows(response, rows, request.open_groups or (), outdated)
     return response
 
 
@@ -96,21 +97,22 @@ def _add_rows(
     rows: Iterable[Row],
     open_groups: Container[str],
     outdated: frozenset[str],
-    evident: frozenset[str],
 ) -> None:
     """Add the streams of a page, and each group of theirs once."""
     for row in rows:
         group, entry = row.group, row.entry
         if group is not None and (not response.groups or response.groups[-1].name != group.name):
+            figures = group.figures
             response.groups.add(
                 name=group.name,
                 num_streams=len(group.entries),
-                num_alarms=group.num_alarms,
-                num_fallen=group.num_fallen,
+                num_alarms=group.num_in("alarms"),
+                num_fallen=group.num_in("worse"),
                 open=group.name in open_groups,
+                lowest=min(figures, default=None),
+                highest=max(figures, default=None),
             )
         if entry is not None:
             message = entry.message()
             message.outdated = entry.name in outdated
-            message.evident = entry.name in evident
             response.summaries.append(message)

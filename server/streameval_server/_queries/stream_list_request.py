@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from streameval.checks import quoted
 from streameval_server._model.errors import invalid
 from streameval_server._queries.selection import AllTime, Last, micros
+from streameval_server._queries.summary_entry import STATES
 from streameval_server._queries.summary_order import DEFAULT_ORDER, ORDERS, Order, decode_token
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class ListRequest:
         The key of the last row of the page before.
     streams : tuple of str or None
         The streams that the token covers, with those below them; None covers all.
+    state : str
+        Only streams in this one of `STATES`; empty for all.
     """
 
     span: AllTime | Last
@@ -51,6 +54,7 @@ class ListRequest:
     size: int = DEFAULT_PAGE_ROWS
     after: Key | None = None
     streams: tuple[str, ...] | None = None
+    state: str = ""
 
     def covering(self, streams: tuple[str, ...] | None) -> ListRequest:
         """Return the same request of a token that covers these streams. O(1)."""
@@ -101,4 +105,13 @@ def parse_list_request(
         frozenset(request.open_groups) if request.grouped else None,
         min(request.page_size or DEFAULT_PAGE_ROWS, MAX_PAGE_ROWS),
         decode_token(request.page_token, order, is_grouped=request.grouped, path=path),
+        state=_state(request.state, path),
     )
+
+
+def _state(state: str, path: str) -> str:
+    if state and state not in STATES:
+        raise invalid(
+            f"{path}state", f"state must be one of {', '.join(STATES)}, got {quoted(state)}"
+        )
+    return state

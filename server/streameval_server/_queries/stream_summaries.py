@@ -12,11 +12,10 @@ import threading
 import time
 from collections import OrderedDict
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from streameval_server._queries.selection import AllTime, Last
-from streameval_server._queries.summary_order import evident_changes, ranking
+from streameval_server._queries.summary_order import ranking
 from streameval_server._queries.summary_table import SummaryTable
 
 if TYPE_CHECKING:
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from streameval_server._queries.summary_file import SummaryFile
     from streameval_server._queries.summary_order import Ranking
     from streameval_server._queries.summary_table import Revisions
-
-T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -51,14 +48,6 @@ _RETRY_S = 10.0
 PENDING_SHARE, OUTDATED_SHARE, ASKED_SHARE = 0.5, 0.05, 0.5
 """Shares of one processor for `step`: while streams have no summary yet, while nothing is asked,
 and while lists are asked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChangedStreams:
-    """The streams with evidence of a change, among as many as a token covers."""
-
-    names: frozenset[str]
-    num_streams: int
 
 
 class StreamSummaries:
@@ -90,7 +79,6 @@ class StreamSummaries:
         self._clock_us = clock_us
         self._tables: OrderedDict[AllTime | Last, SummaryTable] = OrderedDict()
         self._rankings: OrderedDict[Hashable, Ranking] = OrderedDict()
-        self._evidence: OrderedDict[Hashable, ChangedStreams] = OrderedDict()
         self._lock = threading.Lock()
         self._num_answering = 0
         self._stopping = threading.Event()
@@ -155,47 +143,30 @@ class StreamSummaries:
 
     # -- rankings
 
-    def evidence(self, request: ListRequest, covers: Callable[[str], bool]) -> ChangedStreams:
-        """Return the streams with evidence of a change, among all that a token covers."""
-        table = self.table(request.span)
-        key = (request.span, id(table), table.version, request.streams)
-
-        def compute() -> ChangedStreams:
-            entries = _covered(table.entries, request, covers)
-            return ChangedStreams(evident_changes(entries), len(entries))
-
-        return self._cached(self._evidence, key, compute)
-
     def ranked(self, request: ListRequest, covers: Callable[[str], bool]) -> Ranking:
         """Return the streams that a request asks for, in its order."""
         table = self.table(request.span)
         key = (
             *(request.span, id(table), table.version, request.streams),
-            *(request.order, request.search, request.prefix, request.open_groups),
+            *(request.order, request.search, request.prefix, request.state, request.open_groups),
         )
 
-        def compute() -> Ranking:
+        with self._lock:
+            found = self._rankings.get(key)
+        if found is None:
+            covered = _covered(table.entries, request, covers)
             entries = [
                 entry
-                for entry in _covered(table.entries, request, covers)
+                for entry in covered
                 if request.search in entry.name.lower() and entry.name.startswith(request.prefix)
             ]
-            evidence = self.evidence(request, covers)
-            return ranking(entries, request.order, evidence.names, request.open_groups)
-
-        return self._cached(self._rankings, key, compute)
-
-    def _cached(
-        self, cache: OrderedDict[Hashable, T], key: Hashable, compute: Callable[[], T]
-    ) -> T:
-        with self._lock:
-            found = cache.get(key)
-        if found is None:
-            found = compute()
+            found = ranking(
+                entries, request.order, len(covered), request.state, request.open_groups
+            )
             with self._lock:
-                cache[key] = found
-                while len(cache) > _MAX_RANKINGS:
-                    cache.popitem(last=False)
+                self._rankings[key] = found
+                while len(self._rankings) > _MAX_RANKINGS:
+                    self._rankings.popitem(last=False)
         return found
 
     # -- in the background

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from streameval.v1 import overview_pb2, types_pb2
+from streameval.statistics import HEADLINE
+from streameval.v1 import overview_pb2, types_pb2, verdict_pb2
 from streameval_server._model.verdict_change import QUALITIES
 from streameval_server._queries.stream_summary import ComputedSummary, group_of
 
 if TYPE_CHECKING:
     from streameval_server._queries.summary_file import KeptSummary
+
+STATES: Final = ("alarms", "worse", "silent", "labels")
+"""By which a list may be restricted."""
+_SHORT: Final = {verdict_pb2.VERDICT_FLOW_NO_LABELS, verdict_pb2.VERDICT_FLOW_LATE}
 
 
 @dataclass(slots=True, eq=False)
@@ -28,8 +32,6 @@ class SummaryEntry:
         The summary; empty while there is none.
     values : dict of str to float
         What streams can be ordered by; without undefined ones.
-    p_value : float
-        The p-value of the change; nan where undefined.
     num_open_alarms : int
     is_waiting : bool
         Whether labels of the window are still to come.
@@ -41,6 +43,8 @@ class SummaryEntry:
         Why there are no figures; empty where there are.
     quality : str
         The verdict's, as in the library; empty without one.
+    states : frozenset of str
+        Those of `STATES` that it is in.
     """
 
     name: str
@@ -50,13 +54,13 @@ class SummaryEntry:
     valid_until_us: int = 0
     encoded: bytes = b""
     values: dict[str, float] = field(default_factory=dict)
-    p_value: float = math.nan
     num_open_alarms: int = 0
     is_waiting: bool = False
     projected_us: int = 0
     projected_revision: int = 0
     problem: str = ""
     quality: str = ""
+    states: frozenset[str] = frozenset()
 
     @classmethod
     def restored(cls, kept: KeptSummary, revision: int) -> SummaryEntry:
@@ -95,11 +99,11 @@ class SummaryEntry:
                 message.projected_time.CopyFrom(before.projected_time)
         self.revision = figures.revision
         self.valid_until_us = found.valid_until_us
-        self.p_value = message.change.p_value if message.change.HasField("p_value") else math.nan
         self.num_open_alarms = figures.open_alarms
         self.is_waiting = figures.coverage.pending > 0
         self.problem = message.problem
         self.quality = QUALITIES[message.verdict.quality]
+        self.states = _states(message, self.quality)
         self.encoded = message.SerializeToString()
         self.values = _values(message)
 
@@ -119,11 +123,23 @@ class SummaryEntry:
         self.projected_revision = revision
 
 
+def _states(message: overview_pb2.StreamSummary, quality: str) -> frozenset[str]:
+    flow = message.verdict.flow
+    is_in = (
+        message.snapshot.open_alarms > 0,
+        quality == "worse",
+        flow == verdict_pb2.VERDICT_FLOW_SILENT,
+        quality == "immature" or flow in _SHORT,
+    )
+    return frozenset(state for state, holds in zip(STATES, is_in, strict=True) if holds)
+
+
 def _values(message: overview_pb2.StreamSummary) -> dict[str, float]:
     figures = message.snapshot
     values = {each.name: each.value for each in figures.metrics if each.HasField("value")}
-    if message.change.difference.HasField("value"):
-        values["change"] = message.change.difference.value
+    for figure in message.verdict.figures[:1]:
+        if figure.metric == HEADLINE and figure.difference.HasField("estimate"):
+            values["change"] = figure.difference.estimate
     for projected in figures.projection.metrics:
         if projected.HasField("projected"):
             values["projected"] = projected.projected

@@ -12,20 +12,18 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import math
 from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from streameval.checks import quoted
 from streameval.statistics import BY_NAME, HEADLINE
 from streameval_server._model.errors import invalid
+from streameval_server._queries.summary_entry import STATES
 from streameval_server._queries.summary_table import FIGURES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from streameval_server._queries.summary_entry import SummaryEntry
 
@@ -35,9 +33,6 @@ _DESCENDING = {"volume", *(name for name in FIGURES if BY_NAME[name].better == "
 """Orders in which the greatest value comes first."""
 
 ORDERS = (DEFAULT_ORDER, "change", "name", "volume", "newest", "coverage", "projected", *FIGURES)
-
-MAX_FALSE_SHARE = 0.05
-"""The most, on average, of the streams with evidence of a change that have not changed."""
 
 _MAX_TOKEN_BYTES = 4_096
 
@@ -51,7 +46,7 @@ class Order:
     by: str = DEFAULT_ORDER
     is_reversed: bool = False
 
-    def key(self, entry: SummaryEntry, evident: frozenset[str]) -> Key:
+    def key(self, entry: SummaryEntry) -> Key:
         """Return the sort key of a stream, which ends with its name. O(1)."""
         sign = -1 if self.is_reversed else 1
         if self.by == "name":
@@ -59,8 +54,8 @@ class Order:
         if self.by == DEFAULT_ORDER:
             change = entry.values.get("change")
             is_quiet = not entry.num_open_alarms
-            has_fallen = entry.name in evident and change is not None and change < 0
-            is_last = is_quiet and change is None
+            has_fallen = "worse" in entry.states
+            is_last = is_quiet and not has_fallen and change is None
             value = entry.values.get(HEADLINE)
             return (
                 *(is_last, sign * is_quiet, sign * (not has_fallen), sign * (change or 0.0)),
@@ -86,13 +81,19 @@ class Group:
     name : str
     entries : list of (Key, SummaryEntry)
         In order.
-    num_alarms, num_fallen : int
     """
 
     name: str
     entries: list[tuple[Key, SummaryEntry]]
-    num_alarms: int
-    num_fallen: int
+
+    def num_in(self, state: str) -> int:
+        """Return how many of its streams are in a state. O(streams)."""
+        return sum(state in entry.states for _, entry in self.entries)
+
+    @property
+    def figures(self) -> list[float]:
+        """The headline of its streams that have one. O(streams)."""
+        return [entry.values[HEADLINE] for _, entry in self.entries if HEADLINE in entry.values]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,23 +112,27 @@ class Ranking:
     Attributes
     ----------
     entries : tuple of SummaryEntry
-        All streams, in order.
+        In order; only those in the state that is asked for.
     rows : tuple of Row
     keys : tuple of Key
         The key of each row.
     groups : tuple of Group
         Empty where streams are not grouped.
-    num_alarms, num_fallen, num_pending, num_failed : int
+    num_in : dict of str to int
+        How many streams are in each of `STATES`, whichever is asked for.
+    num_pending, num_failed : int
+        Of streams in any state: a stream that is not read yet could be in the one asked for.
+    num_covered : int
     """
 
     entries: tuple[SummaryEntry, ...]
     rows: tuple[Row, ...]
     keys: tuple[Key, ...]
     groups: tuple[Group, ...]
-    num_alarms: int
-    num_fallen: int
+    num_in: dict[str, int]
     num_pending: int
     num_failed: int
+    num_covered: int
 
     def page(self, after: Key | None, size: int) -> tuple[tuple[Row, ...], bool]:
         """Return the rows behind a key, and whether more follow. O(log(rows) + size)."""
@@ -140,27 +145,11 @@ class Ranking:
         return self.rows[begin : begin + size], begin + size < len(self.rows)
 
 
-def evident_changes(entries: Sequence[SummaryEntry]) -> frozenset[str]:
-    """Return the streams with evidence that they changed: Benjamini and Hochberg at 5 %.
-
-    On average, at most `MAX_FALSE_SHARE` of the returned streams have not changed, if streams do
-    not depend on one another. O(n log n).
-    """
-    known = [entry for entry in entries if not math.isnan(entry.p_value)]
-    if not known:
-        return frozenset()
-    p_values = np.array([entry.p_value for entry in known])
-    order = np.argsort(p_values, kind="stable")
-    limits = MAX_FALSE_SHARE * np.arange(1, len(known) + 1) / len(known)
-    passing = np.flatnonzero(p_values[order] <= limits)
-    count = int(passing[-1]) + 1 if passing.size else 0
-    return frozenset(known[index].name for index in order[:count].tolist())
-
-
 def ranking(
     entries: Iterable[SummaryEntry],
     order: Order,
-    evident: frozenset[str],
+    num_covered: int,
+    state: str = "",
     open_groups: frozenset[str] | None = None,
 ) -> Ranking:
     """Return streams in an order. O(n log n).
@@ -169,34 +158,35 @@ def ranking(
     ----------
     entries
     order
-    evident
-        Streams with evidence of a change.
+    num_covered
+        Streams that the token covers, whatever is searched for.
+    state
+        Only streams in this one of `STATES`; empty for all.
     open_groups
         The groups whose streams are listed; None does not group.
     """
+    found = list(entries)
+    num_in = {each: sum(each in entry.states for entry in found) for each in STATES}
     ordered = sorted(
-        ((order.key(entry, evident), entry) for entry in entries),
+        ((order.key(entry), entry) for entry in found if not state or state in entry.states),
         key=lambda pair: pair[0],
     )
-    fallen = [entry.name in evident and entry.values.get("change", 0.0) < 0 for _, entry in ordered]
     groups: dict[str, Group] = {}
     rows = [Row(key, entry) for key, entry in ordered]
     if open_groups is not None:
-        for pair, has_fallen in zip(ordered, fallen, strict=True):
-            group = groups.setdefault(pair[1].group, Group(pair[1].group, [], 0, 0))
+        for pair in ordered:
+            group = groups.setdefault(pair[1].group, Group(pair[1].group, []))
             group.entries.append(pair)
-            group.num_alarms += pair[1].num_open_alarms > 0
-            group.num_fallen += has_fallen
         rows = [row for group in groups.values() for row in _rows(group, open_groups)]
     return Ranking(
         tuple(entry for _, entry in ordered),
         tuple(rows),
         tuple(row.key for row in rows),
         tuple(groups.values()),
-        sum(entry.num_open_alarms > 0 for _, entry in ordered),
-        sum(fallen),
-        sum(entry.is_pending for _, entry in ordered),
-        sum(bool(entry.problem) for _, entry in ordered),
+        num_in,
+        sum(entry.is_pending for entry in found),
+        sum(bool(entry.problem) for entry in found),
+        num_covered,
     )
 
 

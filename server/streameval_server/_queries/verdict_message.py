@@ -39,6 +39,7 @@ def verdict_message(stream: str, verdict: Verdict) -> verdict_pb2.Verdict:
         valid_until=_timestamp(verdict.valid_until),
         could_be_wrong=verdict.could_be_wrong,
         sure=verdict.sure,
+        happened=verdict.happened,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.result import Result
@@ -21,11 +21,8 @@ if TYPE_CHECKING:
     from streameval._snapshot import Snapshot
     from streameval._verdict.verdict import Verdict
     from streameval.client._wire.alarms import AlarmState
-    from streameval.client._wire.answers import StreamComparison
 
 _PAGE_SIZE: Final = 1_000
-
-ChangeReference = Literal["alarms", "window_before"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -41,15 +38,6 @@ class StreamSummary(Result):
         AUC-PR of the window with its interval, the rates at the declared threshold with theirs
         and the cost per case at the declared costs,
         AUC-ROC and prevalence; where labels are to come, AUC-PR projected.
-    change : StreamComparison or None
-        The window (`a`) against a time before it (`b`), at their common prevalence; None for all
-        time. `difference` is nan where `no_change` says why.
-    compared_with : {"alarms", "window_before"} or None
-        Whether `b` is the reference of the stream's alarms, or the time before the window.
-    evident : bool
-        Whether there is evidence of the change among all streams that the token covers.
-    no_change : str
-        Why there is no difference; "" where there is one.
     verdict : Verdict or None
         The verdict on the stream, whatever the window; None where it could not be computed.
     alarm_state : {"waiting", "watching", "firing"} or None
@@ -69,10 +57,6 @@ class StreamSummary(Result):
     stream: str
     group: str
     snapshot: Snapshot
-    change: StreamComparison | None = None
-    compared_with: ChangeReference | None = None
-    evident: bool = False
-    no_change: str = ""
     verdict: Verdict | None = None
     alarm_state: AlarmState | None = None
     open_alarms: int = 0
@@ -92,7 +76,9 @@ class RankedStreams(Result):
     summaries : list of StreamSummary
         In order.
     num_streams, num_alarms, num_fallen : int
-        Streams that match the request; those with an open alarm, and with evidence of a fall.
+        Streams that match the request; those with an open alarm, and whose verdict is worse.
+    num_silent, num_short_of_labels : int
+        Those to which no rows come; with too few labels for a verdict, or to which none come.
     num_failed, num_pending, num_outdated : int
         Those whose figures could not be computed, are still to be read, or are of before a change.
     num_covered : int
@@ -103,6 +89,8 @@ class RankedStreams(Result):
     num_streams: int
     num_alarms: int
     num_fallen: int
+    num_silent: int
+    num_short_of_labels: int
     num_failed: int
     num_pending: int
     num_outdated: int

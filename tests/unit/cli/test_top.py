@@ -24,8 +24,9 @@ import numpy as np
 import pyte
 from rich.console import Console
 
+from streameval import Interval, Verdict, VerdictFigure
 from streameval.cli._list_reading import ORDERS, ListQuery, Reading
-from streameval.cli._list_table import FrameState, frame
+from streameval.cli._list_table import FrameState, _change, _happened, frame
 from streameval.cli._output import out
 from streameval.client import Client, StreamSummary
 from streameval.client._wire.decode import read_snapshot
@@ -178,19 +179,19 @@ def cells(lines: list[str], name: str) -> list[str]:
 
 
 def test_a_table_once() -> None:
-    """With --once, and when the output is not a terminal; the worst first where none changed."""
+    """With --once, and when the output is not a terminal; the worst first without a base."""
     with running_server() as address, Client(address) as client:
         fill(address)
         for arguments in (("--server", address), ("--server", address, "--once")):
             code, lines, _ = once(*arguments)
             assert code == 0
             assert re.fullmatch(rf"Streams  last 1 d  {address}  \d\d:\d\d:\d\d UTC", lines[0])
-            assert lines[1] == "3 streams. Alarms, then the largest fall"
-            heads = "stream change 95 % interval AUC-PR 95 % interval prevalence labelled newest"
+            assert lines[1] == "3 streams, 3 short of labels. Alarms, then what became worse"
+            heads = "stream against its base AUC-PR 95 % interval prevalence labelled"
             assert lines[2].split() == heads.split()
             assert names(lines) == ["bad/v1", "byid/v2", "good/v1"]
-            assert re.search(r"^good/v1 +- +1\.000 ", lines[5])
-            assert re.search(r" 66\.7% +75% +(< 1 min|\d+ min)$", lines[4])
+            assert re.search(r"^good/v1 +too early: .+ 1\.000 ", lines[5])
+            assert re.search(r" 66\.7% +75%$", lines[4])
         assert names(once("--server", address, "--prefix", "b")[1]) == ["bad/v1", "byid/v2"]
         assert names(once("--server", address, "--search", "D/V")[1]) == [
             "bad/v1",
@@ -198,7 +199,7 @@ def test_a_table_once() -> None:
             "good/v1",
         ]
         code, lines, _ = once("--server", address, "--limit", "2", "--order", "name", "--reverse")
-        assert lines[1] == "2 of 3 streams shown. Name, reversed"
+        assert lines[1] == "2 of 3 streams shown, 3 short of labels. Name, reversed"
         assert names(lines) == ["good/v1", "byid/v2"]
         code, lines, _ = once("--server", address, "--prefix", "z")
         assert (code, lines[1]) == (0, "no stream's name begins with z")
@@ -206,8 +207,7 @@ def test_a_table_once() -> None:
         assert (code, lines[1]) == (0, "no stream's name contains z")
         code, lines, _ = once("--server", address, "--order", "auc_roc", "--window", "all")
         assert lines[0].startswith(f"Streams  all time  {address}")
-        assert lines[1] == "3 streams. AUC-ROC, the worst first"
-        assert "change" not in lines[2]
+        assert lines[1] == "3 streams, 3 short of labels. AUC-ROC, the worst first"
         found = client.stream("bad/v1").snapshot()
         assert f"{found.auc_roc:.3f}" in cells(lines, "bad/v1")
         code, _, errors = once("--server", address, "--order", "accuracy")
@@ -226,7 +226,7 @@ def test_every_order_is_one_of_the_server() -> None:
 
 
 def test_the_list_is_that_of_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Order, changes with their intervals, and reasons; `streams list` prints the same."""
+    """Order, intervals and reasons; `streams list` prints the same."""
     with running_server() as address, Client(address) as client:
         rng, now = np.random.default_rng(20_241), datetime.now(UTC)
         for index, name in enumerate(["fell/v1", "same/v1", "rose/v1"]):
@@ -241,14 +241,11 @@ def test_the_list_is_that_of_the_client(monkeypatch: pytest.MonkeyPatch) -> None
         code, lines, _ = once("--server", address, width=120)
         known = client.list_summaries()
         assert (code, names(lines)) == (0, [each.stream for each in known])
-        fell = sum(each.evident and each.change.difference < 0 for each in known)
-        assert fell == 1
-        assert lines[1] == "4 streams, 1 fell. Alarms, then the largest fall"
+        assert lines[1] == "4 streams, 4 short of labels. Alarms, then what became worse"
         for each in known[:3]:
-            change, interval = each.change, each.snapshot.intervals["auc_pr"]
+            interval = each.snapshot.intervals["auc_pr"]
             expected = [
-                *(each.stream, f"{change.difference:+.3f}"),
-                *(f"{change.lower:+.3f}", "to", f"{change.upper:+.3f}"),
+                *(each.stream, "too", "early:", *each.verdict.happened.split()),
                 f"{each.snapshot.auc_pr:.3f}",
                 *(f"{interval.lower:.3f}", "to", f"{interval.upper:.3f}"),
                 f"{each.snapshot.figures['prevalence']:.1%}",
@@ -297,7 +294,8 @@ def summary(stream: str, **attributes: object) -> StreamSummary:
 
 def printed(*summaries: StreamSummary, width: int = 120, height: int | None = None) -> list[str]:
     """Return the lines of a table of these streams."""
-    counts = dict.fromkeys(("num_alarms", "num_fallen", "num_failed", "num_pending"), 0)
+    names = "num_alarms num_fallen num_silent num_short_of_labels num_failed num_pending"
+    counts = dict.fromkeys(names.split(), 0)
     ranked = RankedStreams(
         summaries=list(summaries), num_streams=len(summaries), num_outdated=0,
         num_covered=len(summaries), **counts,
@@ -333,6 +331,44 @@ def test_alarms_projections_and_what_is_missing() -> None:
     assert lines[-1] == "broken could not be computed: too many cells"
     assert " reading... " in rows["new"]
     assert " < 1 min" in printed(summary("s", newest=datetime(2026, 1, 2, tzinfo=UTC)))[-1]
+
+
+def test_what_happened_is_the_verdicts() -> None:
+    """States, the line and now minus base; marked where the verdict is worse or better."""
+    at = datetime(2026, 1, 2, tzinfo=UTC)
+
+    def told(quality: str, difference: float, happened: str, flow: str = "ok") -> Verdict:
+        interval = Interval(difference - 0.03, difference + 0.03, 0.95, "m", estimate=difference)
+        figure = VerdictFigure("auc_pr", 0.1, interval, interval, interval)
+        return Verdict(quality, at, at, "", flow=flow, figures=(figure,), happened=happened)
+
+    verdicts = {
+        "fell": told("worse", -0.2, "fell 0.20 · since Nov 20 · country=IT"),
+        "rose": told("better", 0.1, "rose 0.10"),
+        "quiet": told("steady", -0.01, "no fall above 0.04", "silent"),
+        "late": told("unsure", -0.04, "", "late"),
+    }
+    summaries = [summary(name, verdict=each) for name, each in verdicts.items()]
+    summaries += [summary("none"), summary("new", verdict=Verdict("immature", at, at, ""))]
+    lines = printed(*summaries, width=150)
+    heads = "stream against its base from base 95 % interval AUC-PR 95 % interval"
+    assert lines[2].split()[: len(heads.split())] == heads.split()
+    rows = {line.split()[0]: " ".join(line.split()[1:]) for line in lines[3:]}
+    line = "worse: fell 0.20 · since Nov 20 · country=IT -0.200 -0.230 to -0.170 "
+    assert rows["fell"].startswith(line)
+    assert rows["rose"].startswith("better: rose 0.10 +0.100 +0.070 to +0.130 ")
+    assert rows["quiet"].startswith("steady, silent: no fall above 0.04 -0.010 ")
+    assert rows["late"].startswith("unsure, labels late -0.040 ")
+    assert rows["none"].startswith("- - - ")
+    assert rows["new"].startswith("too early - - ")
+    styles = {
+        name: {str(span.style) for text in (_happened(each), _change(each)) for span in text.spans}
+        | {str(text.style) for text in (_happened(each), _change(each))}
+        for name, each in zip(verdicts, summaries, strict=False)
+    }
+    assert "bold red" in styles["fell"]
+    assert "bold green" in styles["rose"]
+    assert not any("red" in each or "green" in each for each in styles["quiet"] | styles["late"])
 
 
 @pytest.mark.parametrize("height", [5, 8, 12])
@@ -373,15 +409,15 @@ def test_a_live_screen() -> None:
         fill(address)
         screen.until(lambda lines: names(lines) == ["bad/v1", "byid/v2", "good/v1"])
         screen.until(lambda lines: lines[-1:] == ["q quit   s order   w window   / search"])
-        screen.until(has(r"^good/v1 +- +1\.000"))
+        screen.until(has(r"^good/v1 +too early: .+ 1\.000"))
         with Client(address) as client:
             client.stream("good/v1").add_cases(labels=[0] * 10, scores=[0.95] * 10)
             client.flush()
-        screen.until(has(r"^good/v1 +- +0\.\d{3}"))
+        screen.until(has(r"^good/v1 +too early: .+ 0\.\d{3}"))
         screen.type("s")
-        screen.until(has("3 streams. The largest fall first"))
+        screen.until(has("3 streams, 3 short of labels. The largest fall first"))
         screen.type("s" * (len(ORDERS) - 2))
-        screen.until(has("3 streams. Name"))
+        screen.until(has("3 streams, 3 short of labels. Name"))
         screen.until(lambda lines: names(lines) == ["bad/v1", "byid/v2", "good/v1"])
         screen.type("/GO")
         screen.until(has("type a part of a name   Enter keep   Esc clear"))
@@ -450,7 +486,11 @@ def test_more_streams_than_lines() -> None:
                 client.stream(f"m/v{number:03}").add_case(True, 0.5)
             client.flush()
         with terminal("top", "--server", address, "--every", "0.2", height=20) as screen:
-            screen.until(has("^16 of 120 streams shown. Alarms, then the largest fall$"))
+            screen.until(
+                has(
+                    "^16 of 120 streams shown, 120 short of labels. Alarms, then what became worse$"
+                )
+            )
             screen.until(lambda lines: len(lines) == 20 and len(names(lines)) == 16)
             screen.type("q")
             assert screen.ended() == 0

@@ -3,22 +3,22 @@
 import { openWords, watchTitle } from "./alarms.js";
 import { metric } from "./api.js";
 import { fill, h, setText } from "./dom.js";
-import { count, figure, interval, measured, percent, period, reason, rocWords, signed, span, titleOf } from "./format.js";
+import { count, figure, interval, measured, percent, reason, span, titleOf } from "./format.js";
 import { HEADLINE, RATES } from "./metrics.js";
 import { atOwnPrevalence } from "./projected.js";
 import { DEFAULT_WINDOW, toStream } from "./route.js";
 import { sparkline } from "./sparkline.js";
+import { happened, headline, statesOf } from "./verdict.js";
 
 const SHOWN_RATES = RATES.slice(0, 2); // precision and recall: the others are on the stream's page
 
 export const COLUMNS = [
   ["stream", "Stream"],
-  ["change", "Change", "number"],
+  ["happened", "Against its base"],
   ["value", titleOf(HEADLINE), "number"],
   ["spark", "Over the window"],
   ["rates", "At its threshold", "number"],
   ["projected", "Projected", "number"],
-  ["prevalence", "Prevalence", "number"],
   ["coverage", "Labelled", "number"],
   ["fresh", "Newest", "number"],
 ];
@@ -26,7 +26,6 @@ export const COLUMNS = [
 /** Which columns have something to show in these summaries; the others are left out. */
 export function usedColumns(summaries, hasWindow) {
   return {
-    change: hasWindow,
     spark: hasWindow,
     rates: summaries.some(({ snapshot }) => snapshot.operatingPoint),
     projected: summaries.some(({ snapshot }) => snapshot.projection),
@@ -57,17 +56,18 @@ export class StreamRow {
     this.name = name;
     this.link = h("a", {}, name);
     this.alarms = h("span", { class: "alarm-state", hidden: true });
-    this.change = new Figure("change", titles.change);
+    this.states = h("span", { class: "states" });
+    this.what = h("span", { class: "what" });
     this.value = new Figure("value", titles.value);
     this.spark = h("td", { class: "spark" });
     this.rates = number("rates");
     this.projected = new Figure("projected", titles.projected);
-    this.prevalence = number("prevalence");
     this.coverage = number("coverage");
     this.fresh = number("fresh");
     this.element = h("tr", { class: "stream" },
       h("th", { scope: "row" }, h("div", { class: "named" }, this.link, this.alarms)),
-      this.change.cell, this.value.cell, this.spark, this.rates, this.projected.cell, this.prevalence, this.coverage, this.fresh);
+      h("td", { class: "happened" }, this.states, " ", this.what),
+      this.value.cell, this.spark, this.rates, this.projected.cell, this.coverage, this.fresh);
   }
 
   update(summary, window) {
@@ -76,17 +76,16 @@ export class StreamRow {
     this.link.href = toStream(this.name, { window: window === DEFAULT_WINDOW ? "" : window });
     this.element.classList.toggle("pending", !Number(snapshot.revision));
     this.showAlarms(summary);
-    this.showChange(summary);
+    this.showVerdict(summary);
     this.showValue(summary);
     this.showProjected(snapshot, summary.projectedTime);
-    const rates = snapshot.operatingPoint ? SHOWN_RATES.map((name) => metric(snapshot, name)).filter(Boolean) : [];
+    const rates = snapshot.operatingPoint && Number(snapshot.numCases) ? SHOWN_RATES.map((name) => metric(snapshot, name)).filter(Boolean) : [];
     const texts = rates.map((rate) => [titleOf(rate.name), measured(rate.name, rate.value)]);
     if (this.rates.dataset.texts !== JSON.stringify(texts)) {
       this.rates.dataset.texts = JSON.stringify(texts);
       this.rates.classList.toggle("none", !texts.length);
       fill(this.rates, texts.length ? texts.map(([title, text]) => h("span", { class: "rate-of" }, h("span", { class: "limits" }, title), " ", text)) : "–");
     }
-    setText(this.prevalence, percent(metric(snapshot, "prevalence")?.value));
     setText(this.coverage, snapshot.coverage ? percent(snapshot.coverage.labelledShare) : "–");
     this.tick();
   }
@@ -99,15 +98,13 @@ export class StreamRow {
     else setText(this.alarms, alarm.state === "ALARM_STATE_WAITING" ? "alarms wait for their reference" : "no open alarm");
   }
 
-  showChange(summary) {
-    const { change } = summary;
-    const difference = change?.difference.value;
-    const isEvident = difference !== undefined && summary.evident;
-    this.change.cell.classList.toggle("fell", isEvident && difference < 0);
-    this.change.cell.classList.toggle("rose", isEvident && difference > 0);
-    if (!change) this.change.show("–");
-    else if (difference === undefined) this.change.show("–", "", `No change: ${summary.noChange}.`);
-    else this.change.show(signed(difference), signedInterval(change.difference.interval), changeWords(summary));
+  /** The state and what happened; empty until it is known. */
+  showVerdict({ verdict }) {
+    const states = verdict ? statesOf(verdict) : [];
+    const key = JSON.stringify(states);
+    if (key !== this.said) fill(this.states, states.map(([word, kind]) => h("span", { class: `state-chip ${kind}` }, word)));
+    this.said = key;
+    setText(this.what, verdict ? happened(verdict) : "–");
   }
 
   showValue(summary) {
@@ -122,18 +119,26 @@ export class StreamRow {
 
   showProjected(snapshot, time) {
     const projected = snapshot.projection && atOwnPrevalence(snapshot);
-    this.projected.cell.classList.toggle("none", !projected);
+    this.projected.cell.classList.toggle("none", projected?.projected === undefined);
     if (!projected) this.projected.show("–");
     else if (projected.projected === undefined) this.projected.show("–", "", `Not projected: ${projected.reason}.`);
     else this.projected.show(figure(projected.projected), interval(projected.interval) ?? "", `${titleOf(HEADLINE)} once the labels are in, projected ${age(new Date(time).getTime())} ago.`);
   }
 
+  /** The limits of the base, which the small chart is read against; null without them. */
+  get band() {
+    const { verdict } = this.summary;
+    const before = verdict && headline(verdict)?.before;
+    return before?.lower === undefined ? null : before;
+  }
+
   /** `scale` is of all rows that are shown. */
   showSeries(values, scale) {
-    const key = JSON.stringify([values ?? [], scale]);
+    const { band } = this;
+    const key = JSON.stringify([values ?? [], scale, band]);
     if (this.drawn === key) return;
     this.drawn = key;
-    fill(this.spark, values ? sparkline(values, { scale }) : null);
+    fill(this.spark, values ? sparkline(values, { scale, band }) : null);
   }
 
   tick() {
@@ -157,7 +162,11 @@ export class GroupRow {
     this.button.setAttribute("aria-expanded", String(group.open));
     this.alarms.hidden = !group.numAlarms;
     setText(this.alarms, group.numAlarms ? `${count(group.numAlarms)} with open alarms` : "");
-    setText(this.sizes, `${streamsWord(group.numStreams)}${group.numFallen ? `, ${count(group.numFallen)} fell` : ""}`);
+    const ends = [...new Set([group.lowest, group.highest].filter((each) => each !== undefined).map((each) => figure(each)))];
+    const parts = [streamsWord(group.numStreams)];
+    if (group.numFallen) parts.push(`${count(group.numFallen)} worse`);
+    if (ends.length) parts.push(`${titleOf(HEADLINE)} ${ends.join(" to ")}`);
+    setText(this.sizes, parts.join(", "));
   }
 
   tick() {}
@@ -165,17 +174,6 @@ export class GroupRow {
 
 /** 1 stream, 1,200 streams. */
 export const streamsWord = (number) => `${count(number)} ${number === 1 ? "stream" : "streams"}`;
-
-function changeWords({ change, comparedWith, evident }) {
-  const times = [change.windowA, change.windowB].map(({ startTime, endTime }) => period(new Date(startTime), new Date(endTime)));
-  const reference = comparedWith === "CHANGE_REFERENCE_ALARMS" ? "the reference of its alarms" : "the time before";
-  const evidence = evident ? "" : " No evidence that it changed.";
-  return `${figure(change.a.value)} from ${times[0]} against ${figure(change.b.value)} in ${reference}, ${times[1]}, both at a prevalence of ${percent(change.prevalence)}, the greater of the two. ${rocWords(change.aucRoc)}${evidence}`;
-}
-
-function signedInterval(limits) {
-  return limits?.lower === undefined ? "" : `${signed(limits.lower)} to ${signed(limits.upper)}`;
-}
 
 function undefinedReason(snapshot, found) {
   return Number(snapshot.numCases) === 0 && Number(snapshot.coverage?.pending ?? 0) ? "no label yet" : reason(found);

@@ -20,7 +20,7 @@ const MIN_NAMED_OUTDATED = 100;
 
 const DEFAULT_ORDER = "alarms";
 const ORDERS = {
-  [DEFAULT_ORDER]: "Alarms, then the largest fall",
+  [DEFAULT_ORDER]: "Alarms, then what became worse",
   change: "The largest fall first",
   ...Object.fromEntries(ORDERED.map((name) => [name, `${titleOf(name)}, the worst first`])),
   projected: `Projected ${titleOf(HEADLINE)}, the worst first`,
@@ -28,6 +28,12 @@ const ORDERS = {
   coverage: "Coverage, the lowest first",
   newest: "Freshness, the stalest first",
   name: "Name",
+};
+
+// What a tile counts and filters by: [the answer's number, what is counted].
+const TILES = {
+  alarms: ["numAlarms", "open alarms"], worse: ["numFallen", "worse"], silent: ["numSilent", "silent"],
+  labels: ["numShortOfLabels", "short of labels"],
 };
 
 export class StreamsView {
@@ -56,6 +62,11 @@ export class StreamsView {
     this.window = h("select", { id: "window", onchange: () => this.go({ window: this.window.value }) },
       WINDOWS.map(([key, title]) => h("option", { value: key }, title === "All time" ? title : `Last ${title}`)));
     this.grouped = h("input", { type: "checkbox", id: "grouped", onchange: () => this.go({ groups: this.grouped.checked, open: [] }) });
+    this.tiles = Object.entries(TILES).map(([key, [field, title]]) => {
+      const value = h("span", { class: "value" });
+      const element = h("button", { type: "button", class: `tile ${key}`, id: `tile-${key}`, onclick: () => this.go({ only: this.state.only === key ? "" : key }) }, value, title);
+      return { key, field, value, element };
+    });
     this.summary = h("p", { class: "summary", id: "summary", role: "status" });
     this.warnings = h("ul", { class: "warnings", id: "server-warnings" });
     this.list = h("div", { id: "streams" }, skeleton(Array(8).fill(44)));
@@ -64,6 +75,7 @@ export class StreamsView {
       `The first ${count(MAX_ROWS)} are shown. Search for the others, or group by the first part of the names.`);
     fill(this.root,
       h("div", { class: "view-head" }, h("h1", { tabindex: -1 }, "Streams"), this.summary),
+      this.overview = h("div", { class: "tiles", role: "group", "aria-label": "Show only these streams", hidden: true }, this.tiles.map(({ element }) => element)),
       this.filters = h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() },
         h("div", {}, h("label", { for: "find" }, "Search"), this.search),
         h("div", {}, h("label", { for: "window" }, "Window"), this.window),
@@ -77,6 +89,7 @@ export class StreamsView {
     const window = WINDOWS.some(([key]) => key === given("window")) ? given("window") : DEFAULT_WINDOW;
     this.state = {
       window, sort: ORDERS[given("sort")] ? given("sort") : DEFAULT_ORDER, find: given("find") ?? "",
+      only: TILES[given("only")] ? given("only") : "",
       groups: given("groups") === "1", open: (given("open") ?? "").split(",").filter(Boolean),
     };
     if (this.search !== document.activeElement && this.search.value.trim() !== this.state.find) this.search.value = this.state.find;
@@ -88,10 +101,10 @@ export class StreamsView {
 
   go(change) {
     clearTimeout(this.typing); // what was typed is taken now
-    const { window, sort, find, groups, open } = { ...this.state, find: this.search.value.trim(), ...change };
+    const { window, sort, find, only, groups, open } = { ...this.state, find: this.search.value.trim(), ...change };
     this.shown = PAGE_ROWS;
     replace(toStreams({
-      window: window === DEFAULT_WINDOW ? "" : window, sort: sort === DEFAULT_ORDER ? "" : sort, find,
+      window: window === DEFAULT_WINDOW ? "" : window, sort: sort === DEFAULT_ORDER ? "" : sort, find, only,
       groups: groups ? "1" : "", open: groups ? open.join(",") : "",
     }));
     this.update(this.context.route());
@@ -104,11 +117,11 @@ export class StreamsView {
 
   /** What is listed, as the request's fields. */
   fields() {
-    const { window, sort, find, groups, open } = this.state;
+    const { window, sort, find, only, groups, open } = this.state;
     const last = seconds(window);
     return {
       ...(last ? { "list.last": `${last}s` } : {}),
-      "list.orderBy": sort, "list.search": find, "list.pageSize": this.shown,
+      "list.orderBy": sort, "list.search": find, "list.state": only, "list.pageSize": this.shown,
       ...(groups ? { "list.grouped": true, "list.openGroups": open } : {}),
       minInterval: MIN_INTERVAL,
     };
@@ -150,7 +163,7 @@ export class StreamsView {
   async showEmpty() {
     const address = await grpcAddress();
     if (this.answer?.list.numCovered !== 0) return; // a stream has come meanwhile
-    this.filters.hidden = this.more.hidden = true;
+    this.overview.hidden = this.filters.hidden = this.more.hidden = true;
     setText(this.summary, "");
     this.table = null;
     if (!this.list.querySelector("#empty-server")) fill(this.list, emptyServer(address));
@@ -159,7 +172,12 @@ export class StreamsView {
   show() {
     if (this.isBroken || !this.answer || this.answer.list.numCovered === 0) return;
     const { list, summaries } = this.answer;
-    this.filters.hidden = false;
+    this.overview.hidden = this.filters.hidden = false;
+    for (const { key, field, value, element } of this.tiles) {
+      setText(value, count(list[field]));
+      element.classList.toggle("some", list[field] > 0);
+      element.setAttribute("aria-pressed", String(this.state.only === key));
+    }
     fill(this.warnings, list.serverWarnings.map((each) => h("li", {}, each)));
     setText(this.summary, summaryText(list, summaries.length, this.state));
     const numRows = summaries.length + list.groups.length;
@@ -168,7 +186,7 @@ export class StreamsView {
     setText(this.more, `Show ${PAGE_ROWS} more`);
     if (!numRows) {
       this.table = null;
-      fill(this.list, h("p", { class: "empty" }, `No stream's name contains “${this.state.find}”.`));
+      fill(this.list, h("p", { class: "empty" }, emptyWords(this.state)));
       return;
     }
     if (!this.table) fill(this.list, this.makeTable());
@@ -179,7 +197,7 @@ export class StreamsView {
     this.table = h("tbody");
     this.rows.clear();
     this.element = h("table", { class: "streams", onkeydown: (event) => this.move(event) },
-      h("caption", { class: "hidden" }, "Streams with their current figures. Change: the window against the time before it, or against the reference of the stream's alarms."),
+      h("caption", { class: "hidden" }, "Streams with their current figures, and what happened to each since its base."),
       h("thead", {}, h("tr", {}, COLUMNS.map(([name, title, kind = ""]) => h("th", { scope: "col", class: `${kind} ${name}` }, title)))),
       this.table);
     return this.element;
@@ -210,7 +228,7 @@ export class StreamsView {
   /** Draw the rows' small charts, on one scale. */
   showSeries() {
     const rows = this.placed.filter((row) => row instanceof StreamRow).map((row) => [row, this.sparklines.of(row.name)]);
-    const scale = scaleOf(rows.map(([, values]) => values ?? []));
+    const scale = scaleOf(rows.map(([, values]) => values ?? []), rows.map(([row, values]) => (values ? row.band : null)));
     for (const [row, values] of rows) row.showSeries(values, scale);
   }
 
@@ -240,18 +258,21 @@ export class StreamsView {
   fail(error) {
     if (!(error instanceof ApiError)) throw error;
     if (error.isUnavailable && this.table) return; // the last figures stay, and the banner says that they are old
-    this.isBroken = this.filters.hidden = true;
+    this.isBroken = this.overview.hidden = this.filters.hidden = true;
     this.more.hidden = this.end.hidden = true;
     this.forget();
     fill(this.list, this.context.failure(error));
   }
 }
 
+function emptyWords({ find, only }) {
+  const tile = only ? `“${TILES[only][1]}”` : "";
+  return find ? `No stream's name contains “${find}”${tile && ` under ${tile}`}.` : `No stream is under ${tile}.`;
+}
+
 function summaryText(list, numShown, { groups }) {
   const parts = [groups ? `${streamsWord(list.numStreams)} in ${count(list.numGroups)} ${list.numGroups === 1 ? "group" : "groups"}`
     : numShown < list.numStreams ? `${count(numShown)} of ${streamsWord(list.numStreams)} shown` : streamsWord(list.numStreams)];
-  if (list.numAlarms) parts.push(`${count(list.numAlarms)} with open alarms`);
-  if (list.numFallen) parts.push(`${count(list.numFallen)} fell`);
   if (list.numFailed) parts.push(`${count(list.numFailed)} could not be computed`);
   if (list.numPending) parts.push(`${count(list.numPending)} still to be read`);
   if (list.numOutdated > MIN_NAMED_OUTDATED) parts.push(`${count(list.numOutdated)} being updated`);

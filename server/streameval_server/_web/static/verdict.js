@@ -1,6 +1,6 @@
 // A verdict in short words: its state, what happened, and since when. The sentence is the server's own.
 
-import { signed } from "./format.js";
+import { day, signed } from "./format.js";
 
 const STATES = {
   worse: "worse", better: "better", recovered: "recovered", steady: "steady", unsure: "unsure", immature: "too early",
@@ -24,6 +24,13 @@ export function statesOf(verdict) {
 
 /** The figure that is told first; null without a base. */
 export const headline = ({ figures }) => figures?.[0] ?? null;
+
+/** What happened, in the server's line, whose days are in UTC, with those of the page's other times. */
+export function happened({ happened: line, since, returned }) {
+  const local = (part, { likeliest }) => part.replace(/[A-Z][a-z]{2} \d+/, day(new Date(likeliest)));
+  return line.split(" · ").map((part) => (since && part.startsWith("since ") ? local(part, since)
+    : returned && part.startsWith("back since ") ? local(part, returned) : part)).join(" · ");
+}
 
 /** The difference with its limits: −0.58 (−0.62 to −0.53). */
 export function differenceWords({ difference: { estimate, lower, upper } }) {
