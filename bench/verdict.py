@@ -6,6 +6,7 @@
     python bench/verdict.py steady --streams 60 --days 42
     python bench/verdict.py drops --streams 100
     python bench/verdict.py shares --streams 50
+    python bench/verdict.py cost
 
 The evidence of many streams is computed in arrays (`verdict_streams`), by the library's bets;
 `check` compares it with the library's own, row by row. Everything else is the library itself.
@@ -21,6 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import product
+from time import process_time
 
 import numpy as np
 from verdict_shares import print_shares
@@ -44,10 +46,12 @@ from verdict_streams import (
 from streameval import WindowedEvaluator
 from streameval._evaluator_queries import RevisionQueries
 from streameval._time.times import to_datetime, to_us
+from streameval._verdict.decide import Question, decide
 from streameval._verdict.difference import cases_since, changed_figure
 from streameval._verdict.doubts import doubts
 from streameval._verdict.evidence import Evidence
 from streameval._verdict.evidence_base import CALLS, MEAN_US, Pane
+from streameval._verdict.evidence_codec import decode_evidence, encode_evidence
 from streameval._verdict.level_sums import LevelSums, steps_of
 from streameval._verdict.now import cases_of_now, excluded_fall, figures_of
 from streameval._verdict.search import Change, StepSums, find_change
@@ -337,6 +341,27 @@ def _drop_line(name: str, traffic: Traffic, seed: list[int], streams: int) -> st
     )
 
 
+def print_cost(chosen: argparse.Namespace) -> None:
+    """Print the median processor time of a closed step and of a verdict, after two weeks."""
+    print("20 positives an hour, two weeks after the base: milliseconds of the processor\n")
+    for name, options in (("no change", {}), ("a fall", {"drop": 1.0})):
+        stream = simulated(Traffic(20.0, **options), [chosen.seed, 600], 14 * DAY, (200.0, 210.0))
+        panes = stream.panes(0, len(stream.counts))
+        data, steps, verdicts = encode_evidence(stream.evidence), [], []
+        for pane in panes:
+            begun = process_time()
+            evidence = decode_evidence(data)
+            evidence.observe([pane], pane.end_us)
+            data = encode_evidence(evidence)
+            steps.append(process_time() - begun)
+        for _ in range(20):
+            begun = process_time()
+            quality = decide(decode_evidence(data), panes, Question(panes[-1].end_us)).quality
+            verdicts.append(process_time() - begun)
+        times = f"step {1e3 * np.median(steps):.2f}, verdict {1e3 * np.median(verdicts):.1f}"
+        print(f"{name}: {times} ({quality}), {len(data)} bytes", flush=True)
+
+
 def check(chosen: argparse.Namespace) -> None:
     """Compare evidence in arrays with the library's, and looks with `WindowedEvaluator.verdict`."""
     for number, rate in enumerate(chosen.rates):
@@ -391,6 +416,7 @@ def main() -> None:
         "steady": print_steady,
         "drops": print_drops,
         "shares": print_shares,
+        "cost": print_cost,
     }
     parser.add_argument("part", choices=parts)
     parser.add_argument("--streams", type=int, default=100)

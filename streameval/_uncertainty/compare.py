@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -309,6 +309,67 @@ def compare(
     return found
 
 
+class Difference(NamedTuple):
+    """One metric of the first side minus the second's; the sides share no case.
+
+    Attributes
+    ----------
+    sides : (Evaluator, Evaluator)
+    a, b : UncertainMetric
+        Of each.
+    """
+
+    sides: tuple[UncertaintyQueries, UncertaintyQueries]
+    a: UncertainMetric
+    b: UncertainMetric
+
+    @classmethod
+    def of(
+        cls,
+        sides: tuple[UncertaintyQueries, UncertaintyQueries],
+        metric: str,
+        given: tuple[Given, Given],
+    ) -> Difference:
+        """Return the difference, each side as it is given. O(G), O(1) where it is cached."""
+        a, b = (_uncertain(side, metric, at) for side, at in zip(sides, given, strict=True))
+        return cls(sides, a, b)
+
+    @property
+    def estimate(self) -> float:
+        """The difference; nan where a side has no figure."""
+        return self.a.estimate - self.b.estimate
+
+    def limits(self, alpha: float) -> Limits:
+        """Return the limits that miss with probability `alpha`. O(1)."""
+        a, b = self.a, self.b
+        return square_and_add(
+            a.estimate,
+            a.limits(alpha),
+            b.estimate,
+            b.limits(alpha),
+            correlation(a.effect, b.effect),
+            greatest=a.greatest,
+        )
+
+    def intervals(self, level: float) -> tuple[Interval, Interval]:
+        """Return the interval of each side. O(1)."""
+        first, second = (
+            replace(found.interval(level), assumed_weight=assumed_weight(side._view()))
+            for side, found in zip(self.sides, (self.a, self.b), strict=True)
+        )
+        return first, second
+
+    @property
+    def reason(self) -> str:
+        """Why there are no limits: what the first side without a figure lacks, or any side."""
+        found = self.a, self.b
+        for side, each in zip(self.sides, found, strict=True):
+            view = side._view()
+            if math.isnan(each.estimate) and not (view.P and view.N):
+                return reason_of(view.P, view.N)
+        return next((each.figure.refused for each in found if each.figure.refused), TOO_FEW)
+
+
 def _compared(
     sides: tuple[UncertaintyQueries, UncertaintyQueries],
     metric: str,
@@ -316,49 +377,22 @@ def _compared(
     level: float,
 ) -> Comparison:
     """Compare one metric of two sides, each as it is given. O(G)."""
-    a, b = (_uncertain(side, metric, at) for side, at in zip(sides, given, strict=True))
-    difference = a.estimate - b.estimate
-    shared = correlation(a.effect, b.effect)
-
-    def limits(alpha: float) -> Limits:
-        return square_and_add(
-            a.estimate,
-            a.limits(alpha),
-            b.estimate,
-            b.limits(alpha),
-            shared,
-            greatest=a.greatest,
-        )
-
-    lower, upper = limits(1 - level)
-    first, second = (
-        replace(found.interval(level), assumed_weight=assumed_weight(side._view()))
-        for side, found in zip(sides, (a, b), strict=True)
-    )
+    found = Difference.of(sides, metric, given)
+    lower, upper = found.limits(1 - level)
+    first, second = found.intervals(level)
     return Comparison(
         metric=metric,
-        difference=difference,
+        difference=found.estimate,
         lower=lower,
         upper=upper,
         level=level,
-        p_value=p_value_of(difference, limits),
+        p_value=p_value_of(found.estimate, found.limits),
         prevalence=given[0].prevalence,
         a=first,
         b=second,
-        reason=_reason(sides, (a, b)) if math.isnan(lower) else None,
+        reason=found.reason if math.isnan(lower) else None,
         warnings=(*_warnings(*sides), *_weight_warnings(first, second)),
     )
-
-
-def _reason(
-    sides: tuple[UncertaintyQueries, UncertaintyQueries], found: tuple[UncertainMetric, ...]
-) -> str:
-    """Return why there are no limits: what the first side lacks that has no figure, or none."""
-    for side, each in zip(sides, found, strict=True):
-        view = side._view()
-        if math.isnan(each.estimate) and not (view.P and view.N):
-            return reason_of(view.P, view.N)
-    return next((each.figure.refused for each in found if each.figure.refused), TOO_FEW)
 
 
 def _warnings(a: UncertaintyQueries, b: UncertaintyQueries) -> tuple[str, ...]:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from streameval._counts.merge import merge_states
-from streameval._uncertainty.compare import compare
+from streameval._metric_registry import BY_NAME
+from streameval._uncertainty.compare import Difference, common_prevalence
 from streameval._uncertainty.interval import Interval
+from streameval._uncertainty.intervals import checked_costs
+from streameval._uncertainty.rules import Given
 from streameval._verdict.verdict import VerdictFigure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval._counts.state import State
-    from streameval._uncertainty.compare import CommonPrevalence, Comparison
     from streameval._uncertainty.intervals import UncertaintyQueries
     from streameval._verdict.search import Beginning
 
@@ -78,35 +81,28 @@ def changed_figure(
     since : sequence of Evaluator
         From `cases_since`.
     metric : str
-        One that `compare` takes. An area in precision-recall space is at the greater prevalence
+        One that has an interval. An area in precision-recall space is at the greater prevalence
         of base and now.
     level : float
     threshold, cost_fp, cost_fn : float, optional
         As `compare` takes them.
     """
-
-    def at(prevalence: CommonPrevalence, cases: UncertaintyQueries) -> Comparison:
-        return compare(
-            cases,
-            base,
-            metric=metric,
-            level=level,
-            prevalence=prevalence,
-            threshold=threshold,
-            cost_fp=cost_fp,
-            cost_fn=cost_fn,
-        )
-
-    first = at("common", since[0])
-    fixed: CommonPrevalence = "own" if first.prevalence is None else first.prevalence
-    others = [at(fixed, each) for each in since[1:]]
-    limits = [each for each in (first, *others) if each.reason is None]
+    costs = checked_costs(metric, cost_fp, cost_fn)
+    prevalence = None
+    if BY_NAME[metric].is_rescaled:
+        views = since[0]._view(), base._view()
+        prevalence = common_prevalence((each.P, each.N) for each in views)
+    given = Given(prevalence, threshold, costs)
+    found = [Difference.of((each, base), metric, (given, given)) for each in since]
+    limits = [each.limits(1 - level) for each in found]
+    known = [each for each in limits if not math.isnan(each[0])] or limits[:1]
     difference = Interval(
-        min((each.lower for each in limits), default=first.lower),
-        max((each.upper for each in limits), default=first.upper),
+        min(lower for lower, _ in known),
+        max(upper for _, upper in known),
         level,
         "square-and-add",
-        first.difference,
-        refused=first.reason,
+        found[0].estimate,
+        refused=found[0].reason if math.isnan(limits[0][0]) else None,
     )
-    return VerdictFigure(metric, first.prevalence, first.b, first.a, difference)
+    now, before = found[0].intervals(level)
+    return VerdictFigure(metric, prevalence, before, now, difference)

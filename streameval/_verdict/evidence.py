@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from streameval._drift.alarm import named_segments
 from streameval._drift.processes import Processes
 from streameval._drift.reference import MIN_CASES, TABLES
 from streameval._drift.side_table import PaneSums
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
     from streameval._counts.state import State
+    from streameval._drift.alarm import DriftedSegment
     from streameval._drift.frozen import FrozenReference
     from streameval._verdict.base import BaseSpan
 
@@ -181,6 +183,10 @@ class Evidence:
         """Return the e-value of each segment: of having become worse, by both means."""
         values = self.processes.part_values(slice(0, SEGMENT_SIDES))[1:].tolist()
         return dict(zip(self.frozen.segments, values, strict=True))
+
+    def named_segments(self) -> tuple[DriftedSegment, ...]:
+        """Return the segments that became worse by e-Benjamini-Hochberg. O(m log m)."""
+        return named_segments(self.segment_values())
 
     def last_called_us(self, *calls: str) -> int:
         """Return when one of some calls was made last; -1 if none was."""

@@ -10,7 +10,6 @@ import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streameval._counts.merge import merge_states
-from streameval._drift.alarm import named_segments
 from streameval._metric_registry import BY_NAME, Place
 from streameval._time.window import Window
 from streameval._verdict.difference import cases_since, changed_figure
@@ -165,15 +164,13 @@ def because_of(
     before = [p for p in panes if p.start_us >= base.start_us and p.end_us <= base.end_us]
     is_kept = sum(each.state.total for each in before) == base.counts.total
     found = []
-    for name, e_value in (
-        (each.segment, each.e_value) for each in named_segments(evidence.segment_values())
-    ):
-        share = None
+    for named in evidence.named_segments():
+        share, name = None, named.segment
         then, since = (_segment(name, each) for each in (before, now.panes))
         if is_kept and prevalence is not None and then is not None and since is not None:
             whole = evidence.base.counts, now.states[0]
             share = explained_share(*whole, then, since, prevalence=prevalence)
-        found.append(Because(name, share, e_value))
+        found.append(Because(name, share, named.e_value))
     return tuple(sorted(found, key=lambda each: (-(each.share or 0.0), -each.e_value)))
 
 
