@@ -2,7 +2,8 @@
 
 Every function takes ``labels=``, ``scores=`` and optionally ``counts=``, ``weights=``,
 ``positive=`` and ``negative=`` as :meth:`streameval.Evaluator.add_cases` does, by keyword
-because libraries disagree on their order. The other arguments go to the evaluator's method of
+because libraries disagree on their order. scikit-learn's ``y_true=`` and ``y_score=`` mean
+``labels=`` and ``scores=``. The other arguments go to the evaluator's method of
 the same name, which documents the definition. Each function sorts the columns: for several
 metrics of the same columns, fill one evaluator (:func:`evaluator`) and query it.
 
@@ -14,9 +15,9 @@ from __future__ import annotations
 
 import inspect
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, Required, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar, Unpack
 
-from streameval._common.keywords import by_keyword, keywords_error
+from streameval._common.keywords import keywords_error
 from streameval._evaluator import Evaluator
 
 if TYPE_CHECKING:
@@ -50,58 +51,48 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-@by_keyword
-def evaluator(
-    *,
-    labels: Any,
-    scores: Any,
-    counts: Any = None,
-    weights: Any = None,
-    positive: Any = None,
-    negative: Any = None,
-) -> Evaluator:
-    """Return an exact evaluator of these columns.
-
-    Examples
-    --------
-    >>> ev = evaluator(labels=[1, 0, 1, 0], scores=[0.9, 0.7, 0.4, 0.1])
-    >>> ev.auc_roc(), ev.num_cases
-    (0.75, 4)
-    """
-    filled = Evaluator()
-    filled.add_cases(
-        labels=labels,
-        scores=scores,
-        counts=counts,
-        weights=weights,
-        positive=positive,
-        negative=negative,
-    )
-    return filled
+_SAME = {"y_true": "labels", "y_score": "scores"}
+"""The names of columns in scikit-learn, and here."""
 
 
 class _Columns(TypedDict, total=False):
-    """The columns that every function takes, as `evaluator` does."""
+    """The columns that every function takes: labels and scores, by one of their two names."""
 
-    labels: Required[Any]
-    scores: Required[Any]
+    labels: Any
+    scores: Any
     counts: Any
     weights: Any
     positive: Any
     negative: Any
+    y_true: Any
+    y_score: Any
+
+
+_COLUMNS = [
+    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Any)
+    for name, default in {
+        **dict.fromkeys(("labels", "scores"), inspect.Parameter.empty),
+        **dict.fromkeys(("counts", "weights", "positive", "negative")),
+    }.items()
+]
+"""The parameters that signatures show for `_Columns`."""
 
 
 def _of_columns(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Give the function the signature with all columns; report columns that are not named."""
-    columns = inspect.signature(evaluator).parameters.values()
     own = [*inspect.signature(function).parameters.values()][:-1]
     places = [each for each in own if each.kind is each.POSITIONAL_OR_KEYWORD]
-    shown = [*places, *columns, *(each for each in own if each not in places)]
+    shown = [*places, *_COLUMNS, *(each for each in own if each not in places)]
     signature = inspect.signature(function).replace(parameters=shown)
     function.__signature__ = signature  # type: ignore[attr-defined]
 
     @wraps(function)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        for other, name in _SAME.items():
+            if other in kwargs:
+                if name in kwargs:
+                    raise TypeError(f"{function.__name__}() takes {name}= or {other}=, not both")
+                kwargs[name] = kwargs.pop(other)
         if len(args) > len(places) or not {"labels", "scores"} <= kwargs.keys():
             raise keywords_error(function)
         for name in kwargs.keys() - signature.parameters.keys():
@@ -109,6 +100,22 @@ def _of_columns(function: Callable[_P, _R]) -> Callable[_P, _R]:
         return function(*args, **kwargs)
 
     return call
+
+
+@_of_columns
+def evaluator(**columns: Unpack[_Columns]) -> Evaluator:
+    """Return an exact evaluator of these columns.
+
+    Examples
+    --------
+    >>> ev = evaluator(y_true=[1, 0, 1, 0], y_score=[0.9, 0.7, 0.4, 0.1])
+    >>> ev.auc_roc(), ev.num_cases
+    (0.75, 4)
+    """
+    named: dict[str, Any] = {**columns}  # by our names: see `_of_columns`
+    filled = Evaluator()
+    filled.add_cases(**named)
+    return filled
 
 
 @_of_columns
@@ -224,6 +231,8 @@ def interval(
 ) -> Interval:
     """Return a confidence interval, as :meth:`streameval.Evaluator.interval`.
 
+    It unpacks as lower limit, upper limit.
+
     Examples
     --------
     >>> limits = interval("auc_roc", labels=[1, 0, 1, 0], scores=[0.9, 0.7, 0.4, 0.1])
@@ -237,6 +246,9 @@ def interval(
 @_of_columns
 def operating_points(**columns: Unpack[_Columns]) -> OperatingPoints:
     """Return every operating point, as :meth:`streameval.Evaluator.operating_points`.
+
+    Each column is an attribute (``fpr``, ``tpr``, ``precision``, ``recall``, ``thresholds``), in
+    the order of falling thresholds, from infinity.
 
     Examples
     --------
@@ -252,6 +264,9 @@ def roc_curve(
 ) -> FloatArray:
     """Return rows of FPR and TPR, as :meth:`streameval.Evaluator.roc_curve`.
 
+    One array of shape (n, 2), from (0, 0) to (1, 1): ``fpr, tpr = roc_curve(...).T``. scikit-learn
+    returns ``fpr, tpr, thresholds``; :func:`operating_points` has the thresholds.
+
     Examples
     --------
     >>> roc_curve(labels=[1, 0], scores=[0.9, 0.3]).tolist()
@@ -263,6 +278,10 @@ def roc_curve(
 @_of_columns
 def pr_curve(*, interpolate: bool = False, **columns: Unpack[_Columns]) -> FloatArray:
     """Return rows of recall and precision, as :meth:`streameval.Evaluator.pr_curve`.
+
+    One array of shape (n, 2), by rising recall: ``recall, precision = pr_curve(...).T``.
+    scikit-learn returns ``precision, recall, thresholds``, by falling recall;
+    :func:`operating_points` has the thresholds.
 
     Examples
     --------
@@ -276,6 +295,8 @@ def pr_curve(*, interpolate: bool = False, **columns: Unpack[_Columns]) -> Float
 def roc_hull(**columns: Unpack[_Columns]) -> RocHull:
     """Return the ROC curve's upper hull, as :meth:`streameval.Evaluator.roc_hull`.
 
+    Its columns are attributes, in the order of falling thresholds.
+
     Examples
     --------
     >>> roc_hull(labels=[1, 0, 1, 0], scores=[0.9, 0.7, 0.4, 0.1]).tp
@@ -287,6 +308,8 @@ def roc_hull(**columns: Unpack[_Columns]) -> RocHull:
 @_of_columns
 def pr_hull(**columns: Unpack[_Columns]) -> PrHull:
     """Return the achievable PR curve, as :meth:`streameval.Evaluator.pr_hull`.
+
+    Its columns are attributes, in the order of falling thresholds.
 
     Examples
     --------

@@ -30,7 +30,7 @@ def by_keyword(function: Callable[P, R]) -> Callable[P, R]:
     ... def area(*, labels, scores): ...
     >>> area([1, 0], [0.9, 0.4])
     Traceback (most recent call last):
-    TypeError: area() takes keywords: give labels= and scores=
+    TypeError: area() takes keywords: write area(labels=..., scores=...)
     """
     positional = sum(each.kind < each.VAR_POSITIONAL for each in _parameters(function))
 
@@ -59,13 +59,15 @@ def reports_keywords(function: F) -> F:
 
 
 def keywords_error(function: Callable[..., Any]) -> TypeError:
-    """Return the error that names the keywords of a function: the required ones, or all."""
+    """Return the error that has the call to write: with the required keywords, or any of all."""
     parameters = _parameters(function)
     keywords = [each for each in parameters if each.kind == each.KEYWORD_ONLY]
-    required = _required(parameters)
-    *first, last = (f"{each.name}=" for each in required or keywords)
-    joined = f"{', '.join(first)} {'and' if required else 'or'} {last}" if first else last
-    return TypeError(f"{function.__name__}() takes keywords: give {joined}")
+    required = [f"{each.name}=..." for each in _required(parameters)]
+    names = [each.name for each in parameters if each.kind < each.VAR_POSITIONAL]
+    given = [name for name in names if name not in {"self", "cls"}]
+    call = f"{function.__name__}({', '.join([*given, *(required or [f'{keywords[0].name}=...'])])})"
+    others = "" if required else ", or with " + ", ".join(f"{each.name}=" for each in keywords[1:])
+    return TypeError(f"{function.__name__}() takes keywords: write {call}{others}")
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:

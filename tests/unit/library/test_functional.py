@@ -87,7 +87,39 @@ def test_columns_are_named_and_shown() -> None:
     assert list(shown)[:6] == ["labels", "scores", "counts", "weights", "positive", "negative"]
     assert "max_fpr" in shown
     for call in (lambda: functional.auc_roc([1], [2]), lambda: functional.auc_roc(labels=[1])):
-        with pytest.raises(TypeError, match=r"^auc_roc\(\) takes keywords: give labels= and"):
+        with pytest.raises(TypeError, match=r"^auc_roc\(\) takes keywords: write auc_roc\(labels"):
             call()
     with pytest.raises(TypeError, match=r"^auc_roc\(\) got an unexpected keyword argument 'at'"):
         functional.auc_roc(labels=[1, 0], scores=[2, 1], at=3)
+
+
+@pytest.mark.parametrize("name", functional.__all__)
+def test_the_names_of_scikit_learn(name):
+    """y_true and y_score are labels and scores; one of two names, never both."""
+    function = getattr(functional, name)
+    got = function(y_true=LABELS, y_score=SCORES)
+    want = function(labels=LABELS, scores=SCORES)
+    columns = ("fp", "tp", "thresholds") if hasattr(want, "tp") else ()
+    for each, other in (
+        [(got, want)]
+        if not columns
+        else ((getattr(got, column), getattr(want, column)) for column in columns)
+    ):
+        assert np.array_equal(each, other) if isinstance(each, np.ndarray) else each == other
+    assert np.array_equal(function(labels=LABELS, y_score=SCORES), want) or columns
+    with pytest.raises(TypeError, match=rf"^{name}\(\) takes labels= or y_true=, not both"):
+        function(labels=LABELS, y_true=LABELS, scores=SCORES)
+
+
+def test_columns_of_curves_are_in_the_order_that_is_said():
+    """The code in the docstrings: recall before precision, both rising with the rows."""
+    points = functional.operating_points(y_true=LABELS, y_score=SCORES)
+    fpr, tpr = functional.roc_curve(y_true=LABELS, y_score=SCORES).T
+    assert (fpr[0], tpr[0], fpr[-1], tpr[-1]) == (0, 0, 1, 1)
+    assert np.array_equal(fpr, points.fpr)
+    recall, precision = functional.pr_curve(y_true=LABELS, y_score=SCORES).T
+    assert (np.diff(recall) >= 0).all()
+    assert recall[-1] == 1
+    assert precision[0] == 1 or recall[0] == 0
+    lower, upper = functional.interval("auc_roc", y_true=LABELS, y_score=SCORES)
+    assert lower < functional.auc_roc(y_true=LABELS, y_score=SCORES) < upper

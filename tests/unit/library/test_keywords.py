@@ -20,7 +20,7 @@ from streameval.client import Stream
 from streameval.display import RocCurveDisplay
 
 Y, S = [1, 0], [0.9, 0.1]
-BOTH = "give labels= and scores="
+BOTH = "labels=..., scores=..."
 JOINER = LabelJoiner(Evaluator(), ttl=timedelta(hours=1))
 STREAM = Stream.__new__(Stream)  # columns by position are refused before anything else
 
@@ -33,29 +33,29 @@ STREAM = Stream.__new__(Stream)  # columns by position are refused before anythi
         (Evaluator().add_cases, (Y, S), {"labels": Y, "scores": S}, BOTH),
         (Evaluator().add_cases, (), {"scores": S}, BOTH),
         (Evaluator().remove_cases, (Y, S), {}, BOTH),
-        (WindowedEvaluator().add_cases, (Y, S), {}, "give labels=, scores= and at="),
-        (WindowedEvaluator().remove_cases, (Y, S), {}, "give labels=, scores= and at="),
-        (PairedEvaluator().add_cases, (Y, S, S), {}, "give labels=, scores_a= and scores_b="),
+        (WindowedEvaluator().add_cases, (Y, S), {}, "labels=..., scores=..., at=..."),
+        (WindowedEvaluator().remove_cases, (Y, S), {}, "labels=..., scores=..., at=..."),
+        (PairedEvaluator().add_cases, (Y, S, S), {}, "labels=..., scores_a=..., scores_b=..."),
         (
             PairedEvaluator().compare,
             ("auc_pr",),
             {},
-            "give metric=, level=, prevalence= or anytime=",
+            "metric=...), or with level=, prevalence=, anytime=",
         ),
         (
             compare,
             (Evaluator(), Evaluator(), "auc_pr"),
             {},
-            "give metric=, level=, prevalence=, threshold=, cost_fp= or cost_fn=",
+            "a, b, metric=...), or with level=, prevalence=, threshold=, cost_fp=, cost_fn=",
         ),
-        (JOINER.log_cases, (Y, S), {}, "give ids=, scores= and at="),
-        (JOINER.label_cases, (Y, S), {}, "give ids=, labels= and at="),
-        (JOINER.retract_cases, (Y,), {}, "give ids= and at="),
+        (JOINER.log_cases, (Y, S), {}, "ids=..., scores=..., at=..."),
+        (JOINER.label_cases, (Y, S), {}, "ids=..., labels=..., at=..."),
+        (JOINER.retract_cases, (Y,), {}, "ids=..., at=..."),
         (RocCurveDisplay.from_predictions, (Y, S), {}, BOTH),
         (STREAM.add_cases, (Y, S), {}, BOTH),
-        (STREAM.log_cases, (Y, S), {}, "give ids= and scores="),
-        (STREAM.label_cases, (Y, S), {}, "give ids= and labels="),
-        (STREAM.retract_cases, (Y,), {}, "give ids="),
+        (STREAM.log_cases, (Y, S), {}, "ids=..., scores=..."),
+        (STREAM.label_cases, (Y, S), {}, "ids=..., labels=..."),
+        (STREAM.retract_cases, (Y,), {}, "ids=..."),
         *(
             (getattr(functional, name), (Y, S), {}, BOTH)
             for name in functional.__all__
@@ -66,10 +66,12 @@ STREAM = Stream.__new__(Stream)  # columns by position are refused before anythi
 def test_a_call_by_position_is_told_the_keywords(
     call: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], message: str
 ) -> None:
-    """It is a TypeError that names the required keywords, or all where none is required."""
+    """It is a TypeError with the call to write: the required keywords, or one and all others."""
     with pytest.raises(TypeError) as caught:
         call(*arguments, **keywords)
-    assert str(caught.value) == f"{call.__name__}() takes keywords: {message}"
+    name = call.__name__
+    end = "" if "or with" in message else ")"
+    assert str(caught.value) == f"{name}() takes keywords: write {name}({message}{end}"
 
 
 def test_signatures_stay_as_declared() -> None:
