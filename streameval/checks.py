@@ -9,7 +9,8 @@ are imported when they are first used.
 - Values in messages: `quoted` and `truncated` shorten them, `redact_tokens` hides secrets.
 - Files: `read_file`, `read_text` and `read_toml` read one whole and say what is wrong with it;
   `write_atomically` writes one, or leaves it as it was.
-- Processes: `silence_grpc_log`, `restart_with_fast_sort`, `lazy_exports`.
+- Processes: `check_variables` refuses unknown ones of the environment; `begin_program`,
+  `slow_sort_features`, `lazy_exports`.
 """
 
 from typing import TYPE_CHECKING
@@ -19,7 +20,6 @@ from streameval._common.lazy_module import lazy_exports as _lazy_exports
 if TYPE_CHECKING:
     from streameval._common.atomic_file import write_atomically
     from streameval._common.errors import UnknownFormatError
-    from streameval._common.grpc_log import silence_grpc_log
     from streameval._common.lazy_module import lazy_exports
     from streameval._common.names import (
         OTHER_VALUE,
@@ -30,15 +30,19 @@ if TYPE_CHECKING:
         segment_value_problem,
         stream_name_problem,
     )
+    from streameval._common.program import begin_program
     from streameval._common.redaction import TOKEN_PREFIX, redact_tokens
-    from streameval._common.slow_sort import restart_with_fast_sort, slow_sort_features
+    from streameval._common.slow_sort import slow_sort_features
     from streameval._common.text_file import read_file, read_text, read_toml
     from streameval._common.values import quoted
+    from streameval._common.variables import check_variables
 
 __all__ = [
     "OTHER_VALUE",
     "TOKEN_PREFIX",
     "UnknownFormatError",
+    "begin_program",
+    "check_variables",
     "dot_segment_problem",
     "id_problem",
     "is_at_or_below",
@@ -48,10 +52,8 @@ __all__ = [
     "read_text",
     "read_toml",
     "redact_tokens",
-    "restart_with_fast_sort",
     "segment_key_problem",
     "segment_value_problem",
-    "silence_grpc_log",
     "slow_sort_features",
     "stream_name_problem",
     "write_atomically",
@@ -60,7 +62,6 @@ __all__ = [
 _EXPORTS = {
     "streameval._common.atomic_file": ["write_atomically"],
     "streameval._common.errors": ["UnknownFormatError"],
-    "streameval._common.grpc_log": ["silence_grpc_log"],
     "streameval._common.lazy_module": ["lazy_exports"],
     "streameval._common.names": [
         "OTHER_VALUE",
@@ -71,10 +72,12 @@ _EXPORTS = {
         "segment_value_problem",
         "stream_name_problem",
     ],
+    "streameval._common.program": ["begin_program"],
     "streameval._common.redaction": ["TOKEN_PREFIX", "redact_tokens"],
-    "streameval._common.slow_sort": ["restart_with_fast_sort", "slow_sort_features"],
+    "streameval._common.slow_sort": ["slow_sort_features"],
     "streameval._common.text_file": ["read_file", "read_text", "read_toml"],
     "streameval._common.values": ["quoted"],
+    "streameval._common.variables": ["check_variables"],
 }
 """Each module, and the public names whose first use imports it."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from streameval import StreamEvalError
-from streameval.checks import redact_tokens, restart_with_fast_sort, silence_grpc_log
+from streameval.checks import begin_program, redact_tokens
 
 
 class _Parser(argparse.ArgumentParser):
@@ -21,8 +21,7 @@ class _Parser(argparse.ArgumentParser):
 
 def main() -> int:
     """Run the server; return the exit code: 0 after SIGTERM or SIGINT, 1 after a failure."""
-    silence_grpc_log()
-    restart_with_fast_sort()
+    begin_program(sorts=True)
     from streameval_server import configure, run  # noqa: PLC0415 - imports gRPC
     from streameval_server._service.configuration import (  # noqa: PLC0415 - as above
         FLAGS,

@@ -7,13 +7,12 @@ import os
 import sys
 from pathlib import Path
 
-from streameval._common.grpc_log import silence_grpc_log
-from streameval._common.slow_sort import restart_with_fast_sort
+from streameval._common.program import begin_program
 
 
 def main() -> None:
     """Run the ``streameval`` command; exit code 2 means wrong input."""
-    silence_grpc_log()
+    begin_program(sorts="serve" in sys.argv[1:])
     # A process that was started with a closed output has none: then nothing is written.
     sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115 - to the end
     sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115 - to the end
@@ -25,8 +24,6 @@ def main() -> None:
         from streameval.cli._probe import run_probe  # noqa: PLC0415 - for one command
 
         run_probe(sys.argv[1:])
-    if "serve" in sys.argv[1:]:
-        restart_with_fast_sort()
     try:
         from streameval.cli._app import app  # noqa: PLC0415 - the extra may be absent
     except ModuleNotFoundError as error:

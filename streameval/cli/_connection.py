@@ -66,10 +66,6 @@ def variable_name(name: str) -> str:
     return f"STREAMEVAL_{name.upper()}"
 
 
-VARIABLES = frozenset(map(variable_name, ("token", *OPTIONS)))
-"""The variables of a connection."""
-
-
 class _Given(NamedTuple):
     """A value, and the option, variable or key of the profile that it comes from."""
 

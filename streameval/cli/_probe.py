@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from streameval._common.variables import check_variables
 from streameval.cli._connection import (
     DEFAULT_TIMEOUT_S,
     OPTIONS,
@@ -50,6 +52,7 @@ def run_probe(arguments: Sequence[str]) -> None:
         return
     current_connection.set(ConnectionOptions(**{name: getattr(given, name) for name in OPTIONS}))
     with one_line_errors():
+        check_variables(os.environ)
         from streameval.cli import _health  # noqa: PLC0415 - imports gRPC
 
         try:

@@ -137,9 +137,9 @@ def serve(connection: socket.socket) -> list[str] | None:
 
 def main() -> None:
     """Import the server, then serve; a fork runs its command."""
-    from streameval.checks import silence_grpc_log
+    from streameval.checks import begin_program
 
-    silence_grpc_log()
+    begin_program(sorts=False)
     import streameval_server._service.serve
     import streameval_server._service.service  # noqa: F401 - forks have it
 

@@ -76,7 +76,7 @@ def test_a_third_seed_finds_the_coverage(monkeypatch: pytest.MonkeyPatch) -> Non
     stats = pytest.importorskip("scipy.stats", reason="truths are integrals")
     monkeypatch.syspath_prepend(str(ROOT / "bench"))
     truth_map = __import__("truth_map")
-    seed = int(os.environ.get("STREAMEVAL_MAP_SEED") or secrets.randbits(32))
+    seed = int(os.environ.get("STREAMEVAL_TEST_MAP_SEED") or secrets.randbits(32))
     rows = [
         row
         for name in CELLS
@@ -91,4 +91,4 @@ def test_a_third_seed_finds_the_coverage(monkeypatch: pytest.MonkeyPatch) -> Non
         chance = stats.binom.sf(missed - 1, answers, 1 - truth_map.MIN_COVERAGE) if missed else 1
         if chance < CHANCE / len(rows):
             low.append(f"{row.figure} of {row.part}: {row.cell}: {missed} of {answers} missed")
-    assert low == [], f"STREAMEVAL_MAP_SEED={seed}"
+    assert low == [], f"STREAMEVAL_TEST_MAP_SEED={seed}"

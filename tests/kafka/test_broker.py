@@ -1,8 +1,8 @@
 """A real broker and real processes, killed at random: each row counts once.
 
 What is killed, and after how many rows, is drawn by a seed, which CI draws and prints: give
-STREAMEVAL_KILL_SEED to repeat its kills. Rows go by id, so the server would drop a row that came
-twice; that it has dropped none is asserted too.
+STREAMEVAL_TEST_KILL_SEED to repeat its kills. Rows go by id, so the server would drop a row that
+came twice; that it has dropped none is asserted too.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ CONSUMER_KILLS = 6
 MAX_AHEAD_ROWS = ROWS // 4
 """Rows that are sent, and not yet counted, when something is killed."""
 
-SEED = int(os.environ.get("STREAMEVAL_KILL_SEED", "7"))
+SEED = int(os.environ.get("STREAMEVAL_TEST_KILL_SEED", "7"))
 PAGE = (Path(__file__).parents[2] / "docs" / "kafka.md").read_text(encoding="utf-8")
 AWAY = re.compile("WARNING (?:kafka: |no broker answers: )")
 """How a consumer tells that the broker is away: while it runs, or while it starts."""
@@ -209,7 +209,7 @@ class Server:
 def test_kills(broker: Broker, tmp_path: Path, free_address: str) -> None:
     """The consumers, the broker and the server are killed while rows come, at random moments."""
     kills = draw_kills(SEED)
-    print(f"STREAMEVAL_KILL_SEED={SEED}: {kills}")
+    print(f"STREAMEVAL_TEST_KILL_SEED={SEED}: {kills}")
     generator = np.random.default_rng(7)
     scores = generator.integers(0, 1_000, ROWS) / 1_000
     positives = generator.random(ROWS) < scores

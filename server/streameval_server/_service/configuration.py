@@ -10,8 +10,7 @@ The first source that has a value wins::
 Limits are below ``[limits]`` in the file, and ``STREAMEVAL_LIMITS_...`` in the
 environment. Mappings of payloads, ``[[ingest]]``, are in the file only; lists of names
 are separated by commas in the environment and in flags. Paths in the file are relative
-to it. An unknown name in a file or a flag is an error; an unknown variable is not,
-because the environment has other programs' variables too.
+to it. An unknown name in a file, a flag or a variable is an error.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
-from streameval import InvalidInputError
-from streameval.checks import read_toml, redact_tokens
+from streameval import InvalidInputError, StreamEvalError
+from streameval.checks import check_variables, read_toml, redact_tokens
 from streameval.payloads import PayloadMapping, mappings_of
 from streameval_server._model.limits import Limits
 from streameval_server._model.server_settings import Settings, SettingsError
@@ -197,6 +196,11 @@ def configure(
         When a value is of the wrong kind, a name is unknown, the file cannot be
         read, or the settings exclude one another: it names the source.
     """
+    try:
+        limits_of = {each.variable for name, each in _SETTINGS.items() if "." in name}
+        check_variables(environment, limits_of)
+    except StreamEvalError as error:
+        raise SettingsError(str(error)) from None
     values: dict[str, object] = {}
     sources = dict.fromkeys(_SETTINGS, "default")
     if config is None and environment.get(_CONFIG):

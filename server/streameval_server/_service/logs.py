@@ -87,7 +87,7 @@ class JsonFormatter(_Formatter):
 def configure(log_format: LogFormat, level: LogLevel) -> None:
     """Send all that this process logs to stderr, warnings and uncaught exceptions too.
 
-    `silence_grpc_log` stops gRPC's own lines, which cannot be formatted.
+    `begin_program` stops gRPC's own lines, which cannot be formatted.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from streameval._common import slow_sort
-from streameval._common.slow_sort import VARIABLE
-from streameval.checks import restart_with_fast_sort, slow_sort_features
+from streameval._common.slow_sort import VARIABLE, restart_with_fast_sort
+from streameval.checks import slow_sort_features
 
 ZEN_4 = (
     "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 17\n\nprocessor : 1\n"
