@@ -1,4 +1,4 @@
-// The steps of segments over time, which the table of segments draws, and since when a segment is lower.
+// The steps of segments over time, which the table of segments draws.
 
 import { metric } from "./api.js";
 import { segmentName } from "./format.js";
@@ -12,8 +12,7 @@ const TARGET_ROWS = 24;
 
 /**
  * Load the steps of the first segments of a ranking, in the time since `first`; return by name
- * {segment, rows, values, places, fall}: the values of the rows, their places in that time from 0 to 1, and
- * undefined or {since, by, range, warnings}.
+ * {segment, rows, values, places}: the values of the rows, and their places in that time from 0 to 1.
  */
 export async function loadTrends(reader, snapshot, ranked, first) {
   const [start, end] = await reader.span(snapshot);
@@ -27,15 +26,11 @@ export async function loadTrends(reader, snapshot, ranked, first) {
 
 async function loadOne(reader, { segment, numPositiveRef }, start, end) {
   const step = `${stepOf((end - start) / 1000, TARGET_ROWS)}s`;
-  const { snapshots, fall } = await reader.read("windows", { step, minPositives: positivesOf(Number(numPositiveRef)), metrics: [HEADLINE] },
+  const { snapshots } = await reader.read("windows", { step, minPositives: positivesOf(Number(numPositiveRef)), metrics: [HEADLINE] },
     reader.select(windowBetween(start, end), segment));
   const rows = trimmed(snapshots, 0, Date.now()).rows.map((each) => ({ ...each, value: metric(each.snapshot, HEADLINE) }));
   return {
     segment, rows, values: rows.map(({ value }) => value.value),
-    places: rows.map(({ middle }) => (middle - start) / (end - start)), fall: fall && fallOf(fall),
+    places: rows.map(({ middle }) => (middle - start) / (end - start)),
   };
 }
-
-const fallOf = ({ difference, step, since, warnings = [] }) => ({
-  by: difference, since: new Date(step.startTime), range: [since.startTime, since.endTime].map((at) => new Date(at)), warnings,
-});

@@ -100,13 +100,12 @@ export class SegmentsCard {
     this.more.textContent = `Show all ${ranked.length}`;
     const trends = shown.map((each) => this.trends.get(segmentName(each.segment)));
     const scale = scaleOf(trends.map((each) => each?.values ?? []));
-    const hasFallen = trends.some((each) => each?.fall);
     const columns = [["Segment"], [this.valueTitle, "number"], ...(scale ? [[`${figure(scale.low, 2)} to ${figure(scale.high, 2)}`, "spark"]] : []),
-      ["Difference", "number"], ["p", "number"], ...(hasFallen ? [["Lower since about"]] : []), ["Positives", "number"]];
+      ["Difference", "number"], ["p", "number"], ["Positives", "number"]];
     fill(this.body, h("table", { class: "data ranked" },
       h("caption", { class: "hidden" }, "Segments by how much worse they are than the rest, the worst first"),
       h("thead", {}, h("tr", {}, columns.map(([title, kind]) => h("th", { scope: "col", class: kind ?? null }, title)))),
-      h("tbody", {}, shown.map((each, index) => this.row(each, trends[index], { scale, hasFallen })))));
+      h("tbody", {}, shown.map((each, index) => this.row(each, trends[index], scale)))));
     if (focused) [...this.body.querySelectorAll("a")].find((each) => each.textContent === focused)?.focus();
   }
 
@@ -115,7 +114,7 @@ export class SegmentsCard {
     return `${titleOf(HEADLINE)} at ${percent(this.prevalence)}`;
   }
 
-  row(each, trend, { scale, hasFallen }) {
+  row(each, trend, scale) {
     const { segment, value, difference } = each;
     const isSelected = this.selected && segmentName(this.selected) === segmentName(segment);
     const cell = (title, kind, ...content) => h("td", { class: kind, "data-title": title }, content.flat());
@@ -128,7 +127,6 @@ export class SegmentsCard {
       cell("Difference", `number difference ${significance(each)}`, difference.value === undefined && value.value !== undefined
         ? h("span", { class: "reason" }, `the rest: ${reason(difference)}`) : signed(difference.value), low(limitsOf(difference))),
       cell("p", "number", pValue(each.pValue)),
-      hasFallen ? cell("Lower since about", "since", trend?.fall ? fallTime(trend.fall) : []) : null,
       cell("Positives", "number", count(Number(each.numPositiveRef)), low(each.coverage ? `${percent(each.coverage.labelledShare)} labelled` : "")));
   }
 
@@ -163,10 +161,4 @@ function limitsOf({ interval: limits }) {
 /** What colours a difference; the adjusted p decides, because of many intervals one in twenty misses. */
 function significance({ difference, pValue: p }) {
   return !(p < MAX_SIGNIFICANT_P) ? "" : difference.value < 0 ? "worse" : "better";
-}
-
-/** When a segment fell, most likely, between which steps with 95 % confidence, and what looks the same. */
-function fallTime({ since, range: [first, last], warnings }) {
-  const range = first.getTime() === last.getTime() ? null : h("span", { class: "limits" }, ` ${moment(first)} to ${moment(last)}`);
-  return [moment(since), " ", warnings.length ? info("this time", warnings.map((each) => h("p", { class: "note" }, each))) : null, range];
 }
