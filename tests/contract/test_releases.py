@@ -223,7 +223,7 @@ def admin(environment: Environment, *arguments: object) -> str:
 
 
 def test_a_backup_is_the_way_back(releases, free_port, tmp_path):
-    """As docs/operations.md says: backup, upgrade, and the last release on a restored backup.
+    """As docs/backups.md says: backup, upgrade, and the last release on a restored backup.
 
     Its state is that of before the upgrade, and its producers go on; the upgraded log is as it
     was, and this release serves it again.

@@ -1,4 +1,4 @@
-"""The configurations of docs/kafka.md, and what is refused in one."""
+"""The configurations of docs/kafka.md and docs/kafka-guarantees.md, and what is refused in one."""
 
 from __future__ import annotations
 
@@ -23,17 +23,22 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 PAGE = Path(__file__).parents[2] / "docs/kafka.md"
+GUARANTEES = PAGE.with_name("kafka-guarantees.md")
 KAFKA = {"brokers": "a:9092", "topics": ["scores"]}
 KAFKA_TEXT = "[kafka]\nbrokers = 'a'\ntopics = ['t']\n"
 INGEST = [{"preset": "ndjson", "stream": "fraud/v3"}]
 
 
 @pytest.mark.parametrize(
-    ("name", "stream"),
-    [("consumer", "fraud/v3"), ("replica", "fraud/v3"), ("eu", "{region}/fraud")],
+    ("page", "name", "stream"),
+    [
+        (PAGE, "consumer", "fraud/v3"),
+        (GUARANTEES, "replica", "fraud/v3"),
+        (GUARANTEES, "eu", "{region}/fraud"),
+    ],
 )
-def test_configurations_of_the_page(name: str, stream: str) -> None:
-    (code,) = codes(PAGE.read_text(), "toml", name)
+def test_configurations_of_the_pages(page: Path, name: str, stream: str) -> None:
+    (code,) = codes(page.read_text(), "toml", name)
     configuration = KafkaConfiguration.of(tomllib.loads(code))
     assert configuration.topics == ["scores", "labels"]
     assert configuration.mappings[0].stream == stream

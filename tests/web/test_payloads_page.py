@@ -1,4 +1,4 @@
-"""docs/payloads.md: its mappings extract, and its commands print, what the page shows."""
+"""docs/payloads.md, docs/mappings.md: what mappings extract, and what the commands print."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ from ..pages import codes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PAGE = (Path(__file__).parents[2] / "docs" / "payloads.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "payloads.md").read_text(encoding="utf-8")
+REFERENCE = (DOCS / "mappings.md").read_text(encoding="utf-8")
 
 
 def keys_of(section: str) -> set[str]:
     """Return the names in the first column of a section's tables."""
-    _, _, text = PAGE.partition(f"\n## {section}\n")
+    _, _, text = REFERENCE.partition(f"\n## {section}\n")
     text, _, _ = text.partition("\n## ")
     cells = re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
     return {name for cell in cells for name in re.findall(r"`(\w[\w-]*)`", cell)}
