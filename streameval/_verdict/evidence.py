@@ -73,8 +73,6 @@ class Evidence:
         The start of what is not observed yet, in event time.
     called_us : int64[calls]
         When each of `CALLS` was called last, in event time; -1 if it was not.
-    first_called_us : int64[calls]
-        When it was called first.
     since : Level
         Sums of all that was observed.
     """
@@ -87,9 +85,6 @@ class Evidence:
     longest_gap_us: int
     next_us: int
     called_us: IntArray = field(default_factory=lambda: np.full(len(CALLS), -1, dtype=np.int64))
-    first_called_us: IntArray = field(
-        default_factory=lambda: np.full(len(CALLS), -1, dtype=np.int64)
-    )
     since: Level = field(default_factory=Level)
     levels: LevelSums = field(init=False)
     processes: Processes = field(init=False)
@@ -293,10 +288,7 @@ class Evidence:
         """Call what has evidence enough, and let it begin again."""
         for index, call in enumerate(CALLS):
             if self.evidence(call) >= 1:
-                at_us = (step + 1) * self.step_us
-                self.called_us[index] = at_us
-                if self.first_called_us[index] < 0:
-                    self.first_called_us[index] = at_us
+                self.called_us[index] = (step + 1) * self.step_us
                 self.processes.restart_whole(_sides_of(index), step)
 
 

@@ -14,7 +14,7 @@ from streameval._drift.frozen import FrozenReference
 from streameval._drift.reference import MIN_CASES, STANDARD_ERRORS, ReferenceCases
 from streameval._drift.settings import DriftSettings
 from streameval._drift.slow import variance_of_sums
-from streameval._drift.watches import BOTH_WAYS
+from streameval._drift.watches import BOTH_WAYS, UNITS
 from streameval._verdict.level_sums import HOUR_US, MAX_DAYS, MAX_FINE, ROW, SPANNED
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ SEGMENT_SIDES: Final = 4
 MAX_SEGMENTS: Final = 32
 MAX_BYTES: Final = 16_384
 """The most bytes of evidence: segments get what the rest leaves."""
-_FIXED_BYTES: Final = MAX_FINE * ROW.itemsize + MAX_DAYS * SPANNED.itemsize + 1_900
-_BYTES_A_SEGMENT: Final = SEGMENT_SIDES * (4 * len(FRACTIONS) + 4) + 8
+_FIXED_BYTES: Final = MAX_FINE * ROW.itemsize + MAX_DAYS * SPANNED.itemsize + 1_982
+_BYTES_A_SEGMENT: Final = SEGMENT_SIDES * (4 * len(FRACTIONS) + 2) + 2
 SHARES: Final = ("prevalence", "labelled_share")
 """Calls on a share, which is stretched if it is small."""
 PREVALENCE, LABELLED = slice(10, 12), slice(12, 14)
@@ -167,7 +167,8 @@ def _with_shares(
     errors = np.append(frozen.errors, (error, error))
     thetas = np.zeros((frozen.thetas.shape[0], SIDES))
     thetas[0, :12] = frozen.thetas[0]
-    thetas[1:, :SEGMENT_SIDES] = frozen.thetas[1:, :SEGMENT_SIDES].astype(np.float32)
+    # As they are stored.
+    thetas[1:, :SEGMENT_SIDES] = np.floor(frozen.thetas[1:, :SEGMENT_SIDES] * UNITS) / UNITS
     stretch = np.ones(2)
     for place, side in enumerate((PREVALENCE.start, LABELLED.start)):
         share = float(means[side])
@@ -183,7 +184,7 @@ def _with_shares(
         thetas[0, side] = max(by * (share - reach), 0.0)
         thetas[0, side + 1] = max(1 - by * (share + reach), 0.0)
     return (
-        FrozenReference(frozen.bands, means, errors, thetas, frozen.segments, frozen.warnings),
+        FrozenReference(frozen.bands, means, errors, thetas, frozen.segments),
         stretch,
     )
 

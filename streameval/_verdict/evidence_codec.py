@@ -1,15 +1,14 @@
 """Evidence as bytes, at most 16 KB.
 
 Layout, little-endian: numbers; the base's counts; means, errors and thetas of the whole; stretches;
-thetas, names, evidence and newest steps of segments; evidence of the whole; calls; rows of the
-search; warnings of the base. Equal evidence has equal bytes.
+thetas, names, evidence of segments, and how many steps ago each was observed; evidence of the
+whole; calls; rows of the search. Equal evidence has equal bytes.
 """
 
 from __future__ import annotations
 
 import math
 import struct
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -20,6 +19,7 @@ from streameval._drift.evidence import FRACTIONS
 from streameval._drift.frozen import FrozenReference
 from streameval._drift.processes import SUMMARIES
 from streameval._drift.reference import bands_of, cells_of_state
+from streameval._drift.watches import UNITS
 from streameval._time.times import MAX_TIME_US
 from streameval._verdict.base import BaseSpan
 from streameval._verdict.evidence import Evidence
@@ -40,9 +40,11 @@ if TYPE_CHECKING:
 
 FRAME: Final = Frame(b"SVEV", 1, "evidence")
 _HEAD = struct.Struct("<qqBqqqqqq")
-_SIZES = struct.Struct("<IHHHH")
+_SIZES = struct.Struct("<IHHH")
 _LEVEL = struct.Struct("<9q")
 _TEXT = struct.Struct("<H")
+_MAX_AGE: Final = 65_535
+"""Steps; a bet knows an hour of them, which has fewer."""
 
 
 def encode_evidence(evidence: Evidence) -> bytes:
@@ -69,27 +71,31 @@ def encode_evidence(evidence: Evidence) -> bytes:
             len(frozen.segments),
             levels.fine.size,
             levels.days.size,
-            len(frozen.warnings),
         ),
         base,
         *(each.astype("<f8").tobytes() for each in (frozen.means, frozen.errors, frozen.thetas[0])),
         evidence.stretch.astype("<f8").tobytes(),
-        frozen.thetas[1:, :SEGMENT_SIDES].astype("<f4").tobytes(),
+        np.rint(frozen.thetas[1:, :SEGMENT_SIDES] * UNITS).astype("<u2").tobytes(),
         *map(_text_bytes, frozen.segments),
         parts.astype("<f4").tobytes(),
-        processes.last[1:, 0].astype("<i8").tobytes(),
+        _ages(evidence).astype("<u2").tobytes(),
         *(each.astype("<f8").tobytes() for each in (fine, processes.coarse, processes.hour_sums)),
         processes.hour_counts.astype("<i8").tobytes(),
         processes.last[0].astype("<i8").tobytes(),
         processes.restarts.astype("<i8").tobytes(),
         evidence.called_us.astype("<i8").tobytes(),
-        evidence.first_called_us.astype("<i8").tobytes(),
         _LEVEL.pack(*levels.open),
         _LEVEL.pack(*evidence.since),
         levels.fine.tobytes(),
         levels.days.tobytes(),
-        *map(_text_bytes, frozen.warnings),
     )
+
+
+def _ages(evidence: Evidence) -> npt.NDArray[np.int64]:
+    """Return how many steps ago each segment was observed last; 0 if it was not."""
+    last = evidence.processes.last[1:, 0]
+    ages = np.minimum(evidence.next_us // evidence.step_us - last, _MAX_AGE)
+    return np.where(last < 0, 0, ages)
 
 
 def decode_evidence(data: bytes | bytearray | memoryview) -> Evidence:
@@ -98,7 +104,7 @@ def decode_evidence(data: bytes | bytearray | memoryview) -> Evidence:
     start_us, end_us, is_declared, step_us, gap_us, next_us, hour, start, first = reader.fields(
         _HEAD
     )
-    size, segments, fine, days, warnings = reader.fields(_SIZES)
+    size, segments, fine, days = reader.fields(_SIZES)
     is_time = 0 <= start_us < end_us <= next_us <= MAX_TIME_US and gap_us >= 0
     is_small = segments <= MAX_SEGMENTS and fine <= MAX_FINE and days <= MAX_DAYS
     if not is_time or not is_small or step_us <= 0 or is_declared > 1 or start < -1 or first < 0:
@@ -108,13 +114,11 @@ def decode_evidence(data: bytes | bytearray | memoryview) -> Evidence:
     evidence = Evidence(base, bool(is_declared), step_us, frozen, stretch, gap_us, next_us)
     _read_processes(reader, evidence, hour, start)
     evidence.called_us = _column(reader, "<i8", len(CALLS))
-    evidence.first_called_us = _column(reader, "<i8", len(CALLS))
     levels = evidence.levels
     levels.open, evidence.since = (Level(*reader.fields(_LEVEL)) for _ in range(2))
     levels.first, levels.until_us = first, next_us
     levels.fine = np.frombuffer(reader.blob(fine * ROW.itemsize), dtype=ROW)
     levels.days = np.frombuffer(reader.blob(days * SPANNED.itemsize), dtype=SPANNED)
-    evidence.frozen = replace(frozen, warnings=tuple(_text(reader) for _ in range(warnings)))
     reader.end()
     return evidence
 
@@ -126,8 +130,8 @@ def _frozen(
     stretch = _column(reader, "<f8", len(SHARES))
     thetas = np.zeros((segments + 1, SIDES))
     thetas[0] = of_whole
-    of_segments = _column(reader, "<f4", segments * SEGMENT_SIDES)
-    thetas[1:, :SEGMENT_SIDES] = of_segments.reshape(segments, SEGMENT_SIDES)
+    of_segments = _column(reader, "<u2", segments * SEGMENT_SIDES)
+    thetas[1:, :SEGMENT_SIDES] = of_segments.reshape(segments, SEGMENT_SIDES) / UNITS
     if not ((thetas >= 0) & (thetas < 1)).all() or not (stretch >= 1).all():
         raise_corrupt("the evidence's thetas are out of range")
     names = tuple(_text(reader) for _ in range(segments))
@@ -140,7 +144,9 @@ def _read_processes(reader: Reader, evidence: Evidence, hour: int, start: int) -
     bets = len(FRACTIONS)
     parts = _column(reader, "<f4", segments * SEGMENT_SIDES * bets).astype(np.float64)
     processes.parts[1:, :SEGMENT_SIDES] = parts.reshape(segments, SEGMENT_SIDES, bets)
-    processes.last[1:] = _column(reader, "<i8", segments)[:, None]
+    ages = _column(reader, "<u2", segments).astype(np.int64)
+    last = np.where(ages > 0, evidence.next_us // evidence.step_us - ages, -1)
+    processes.last[1:] = last[:, None]
     fine, processes.coarse = (
         _column(reader, "<f8", SIDES * bets).reshape(SIDES, bets) for _ in range(2)
     )

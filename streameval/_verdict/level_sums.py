@@ -1,4 +1,4 @@
-"""Sums by hour, and by day after 30 days, in which a search finds when a change began.
+"""Sums by hour, and by day after 29 days, in which a search finds when a change began.
 
 A row keeps thirteen bytes: the cases of each class, means and spreads of their placements among
 the base's other class, the predictions with and without a label, and the mean rank of scores.
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 LevelName = Literal["order", "scores", "prevalence", "labelled_share"]
 HOUR_US: Final = 3_600_000_000
 DAY_US: Final = 24 * HOUR_US
-HOURS_FOR_US: Final = 30 * DAY_US
-MAX_FINE: Final = 31 * 24
-MAX_DAYS: Final = 48
+HOURS_FOR_US: Final = 29 * DAY_US
+MAX_FINE: Final = 30 * 24
+MAX_DAYS: Final = 32
 """Rows of days; of more, the two oldest are merged."""
 ROW: Final = np.dtype(
     [
@@ -160,7 +160,7 @@ class LevelSums:
         self.first, self.until_us = end_us // self.width_us, end_us
 
     def close(self, until_us: int) -> None:
-        """Round what is over at a time; fold what is older than 30 days."""
+        """Round what is over at a time; fold days that are older than 29 days."""
         self.until_us = until_us
         missing = until_us // self.width_us - (self.first + len(self.fine))
         if missing <= 0:

@@ -12,16 +12,22 @@ from streameval._verdict.base import BaseSpan
 from streameval._verdict.evidence import Evidence
 from streameval._verdict.evidence_base import CALLS, MAX_BYTES, Pane, step_length
 from streameval._verdict.evidence_codec import decode_evidence, encode_evidence
+from streameval._verdict.level_sums import MAX_DAYS, MAX_FINE, ROW, SPANNED
 
 from .streams import DAY_US, HOUR_US, START_US, begun, hourly
 
 END_US = START_US + 60 * DAY_US
 
 
-def calls(evidence: Evidence) -> dict[str, float]:
-    """Return what was called first, and on which day."""
-    first = (evidence.first_called_us - START_US) / DAY_US
-    return {call: day for call, day in zip(CALLS, first.tolist(), strict=True) if day >= 0}
+def calls(panes: list[Pane], **given: int) -> dict[str, float]:
+    """Return what is called, and on which day first."""
+    evidence, found = begun(panes, **given), {}
+    for until_us in (*(each.end_us for each in panes), END_US):
+        evidence.observe(panes, until_us)
+        for call, at_us in zip(CALLS, evidence.called_us.tolist(), strict=True):
+            if at_us >= 0:
+                found.setdefault(call, (at_us - START_US) / DAY_US)
+    return found
 
 
 def observed(panes: list[Pane], **given: int) -> Evidence:
@@ -42,7 +48,7 @@ def observed(panes: list[Pane], **given: int) -> Evidence:
 )
 def test_what_changed_is_called(given: dict[str, float], expected: set[str]) -> None:
     """A fall is worse, a rise better; a change of prevalence alone is neither."""
-    found = calls(observed(hourly(3, 26, day=14, **given)))
+    found = calls(hourly(3, 26, day=14, **given))
     assert set(found) == expected
     assert all(day > 14 for day in found.values())
 
@@ -62,8 +68,8 @@ def test_a_tenth_of_late_labels_is_no_change() -> None:
     for share, expected in ((0.1, set()), (0.5, {"prevalence"})):
         panes = [late(each, 0.0 if each.end_us <= START_US + 7 * DAY_US else share)
                  for each in whole]  # fmt: skip
-        assert set(calls(observed(panes))) & {"prevalence", "labelled_share"} >= expected
-        assert expected or not calls(observed(panes))
+        assert set(calls(panes)) & {"prevalence", "labelled_share"} >= expected
+        assert expected or not calls(panes)
 
 
 def pane_columns(pane: Pane) -> tuple[np.ndarray, np.ndarray]:
@@ -77,13 +83,13 @@ def pane_columns(pane: Pane) -> tuple[np.ndarray, np.ndarray]:
 def test_no_healthy_stream_is_called() -> None:
     """Of twenty streams of three weeks none is: 0.01 would be allowed."""
     for seed in range(100, 120):
-        assert calls(observed(hourly(seed, 21, rate=20))) == {}, f"seed {seed}"
+        assert observed(hourly(seed, 21, rate=20)).called_us.max() < 0, f"seed {seed}"
 
 
 def test_a_mean_gains_its_evidence_over_hours_also_in_short_steps() -> None:
     """With many positives a step is shorter than an hour: a fall is called within hours."""
     panes = hourly(5, 9, rate=400, day=8, distance_then=1.0, width_us=HOUR_US // 6)
-    day = calls(observed(panes, pane_us=HOUR_US // 6))["auc_roc_worse"]
+    day = calls(panes, pane_us=HOUR_US // 6)["auc_roc_worse"]
     assert 8 < day < 8.3
 
 
@@ -108,7 +114,7 @@ def test_the_share_of_labels_is_a_mean_of_its_own() -> None:
         each._replace(predictions=each.state.total * (1 if day < 12 else 2))
         for each, day in ((each, (each.start_us - START_US) / DAY_US) for each in hourly(9, 18))
     ]
-    found = calls(observed(panes))
+    found = calls(panes)
     assert set(found) == {"labelled_share"}
     assert 12 < found["labelled_share"] < 14
 
@@ -148,6 +154,22 @@ def reversed_rows(pane: Pane) -> tuple[int, int, object]:
         scores = np.repeat(run.scores, run.multiplicities())[::-1]
         again.add_cases(labels=np.full(scores.size, label), scores=scores)
     return pane.start_us, pane.end_us, again._view()
+
+
+@pytest.mark.parametrize("width", [2, 6, 20, 60])
+def test_segments_take_the_room_that_is_left(width: int) -> None:
+    """It has 32 of fourteen characters, and is no larger once all rows of the search are."""
+    week = hourly(15, 7, rate=30)
+    names = [f"country={number:0{width}d}" for number in range(50)]
+    evidence = begun([each._replace(segments=dict.fromkeys(names, each.state)) for each in week])
+    number = len(evidence.frozen.segments)
+    full = len(encode_evidence(evidence)) + MAX_FINE * ROW.itemsize + MAX_DAYS * SPANNED.itemsize
+    if width <= 6:
+        assert number == 32
+    else:
+        assert 10 < number < 32
+        assert full + len(names[0]) + 100 > MAX_BYTES
+    assert full <= MAX_BYTES
 
 
 def test_it_is_small_after_a_year() -> None:
