@@ -380,6 +380,19 @@ def health(
         raise typer.Exit(1)
 
 
+@app.command()
+@connects
+def doctor(*, as_json: AsJson = False) -> None:
+    """Check the way to a server, the token, clocks, disk, versions and lag, with what to do.
+
+    Exit code 1 when something is wrong.
+    """
+    from streameval.cli import _doctor  # noqa: PLC0415 - slow to import
+
+    if not _doctor.doctor(as_json=as_json):
+        raise typer.Exit(1)
+
+
 app.command()(serve)
 app.command()(compare)
 

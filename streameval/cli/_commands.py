@@ -13,7 +13,7 @@ import typer
 import typer.core
 
 from streameval._common.redaction import redact_tokens
-from streameval.cli._connection import ConnectionOptions, current_connection
+from streameval.cli._connection import ConnectionOptions, current_arguments, current_connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -131,6 +131,7 @@ class _Group(typer.core.TyperGroup):
         """Parse the options before the command; the first ones begin a command line."""
         if options.get("parent") is None:
             current_connection.set(ConnectionOptions())
+            current_arguments.set([*arguments[1]])
         with _redacted_errors():
             return super().make_context(*arguments, **options)
 

@@ -19,7 +19,7 @@ from streameval._common.errors import StreamEvalError
 from streameval._common.text_file import read_file, read_text, read_toml
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from streameval.client import Client
     from streameval.client._wire.transport import Transport
@@ -56,6 +56,10 @@ current_connection: ContextVar[ConnectionOptions] = ContextVar("streameval_conne
 """The connection options of this command line."""
 
 
+current_arguments: ContextVar[Sequence[str]] = ContextVar("streameval_arguments", default=())
+"""The arguments of this command line."""
+
+
 def option_name(name: str) -> str:
     """Return the option of a field of `ConnectionOptions`."""
     return "--" + name.replace("_", "-")
@@ -86,6 +90,8 @@ class Connection:
     ----------
     address : str
         ``host:port``.
+    source : str
+        The option, variable or key that the address comes from.
     is_encrypted : bool
         Whether to connect with TLS: https:// and each certificate option turn it on.
     has_option : bool
@@ -110,6 +116,7 @@ class Connection:
         self._found = found
         self.has_option = given.server is not None
         server = found["server"]
+        self.source = server.source or "the default"
         self.address, is_https = read_address(server.value, server.source or "--server")
         self.tls = is_https or bool(self._value("tls"))
         pems = map(self._value, ("root_certificates", "client_certificate", "client_key"))

@@ -14,13 +14,17 @@ if TYPE_CHECKING:
 
 WRONG_INPUT = 2
 _MAX_LINE_CHARS = 400
-_MISSING_CREDENTIALS = (
-    "this server requires a token: give the file that holds it with --token-file, or the token "
-    "itself in the variable STREAMEVAL_TOKEN"
-)
 
 _EXTRAS = {"pyarrow": "files", "jmespath": "payloads", "streameval_server": "server"}
 """The extra of a package that is not in `cli`."""
+
+
+class NoAnswerError(StreamEvalError):
+    """A server that does not answer a probe; with the name of the gRPC status, as a client's."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 @contextmanager
@@ -30,11 +34,13 @@ def one_line_errors() -> Iterator[None]:
     try:
         yield
     except StreamEvalError as error:
-        remedy = getattr(error, "remedy", "")
-        # The server speaks of an HTTP header, which its callers write; here it is an option.
-        reason = (
-            _MISSING_CREDENTIALS if getattr(error, "reason", "") == "TOKEN_MISSING" else str(error)
-        )
+        reason, remedy = str(error), getattr(error, "remedy", "")
+        if hasattr(error, "code"):
+            from streameval.cli._remedies import remedy_of  # noqa: PLC0415 - for errors of a server
+
+            found = remedy_of(error)
+            if found is not None:
+                reason, remedy = f"{found.reason}; run", found.command
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if not package or (package.startswith("streameval") and error.name != "streameval_server"):

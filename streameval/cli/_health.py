@@ -12,8 +12,8 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from streameval._common.addresses import is_local
-from streameval._common.errors import StreamEvalError
 from streameval.cli._connection import Connection, connection
+from streameval.cli._errors import NoAnswerError
 
 
 def health(timeout_s: float) -> bool:
@@ -21,7 +21,7 @@ def health(timeout_s: float) -> bool:
 
     Raises
     ------
-    StreamEvalError
+    NoAnswerError
         When it does not answer in time, or a certificate cannot be read.
     """
     # The health service wants no token, so none is read.
@@ -32,7 +32,7 @@ def health(timeout_s: float) -> bool:
         try:
             answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=timeout_s)
         except grpc.RpcError as error:
-            raise StreamEvalError(_reason(error)) from None
+            raise NoAnswerError(_reason(error), error.code().name) from None
     print(health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status))
     return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 

@@ -19,6 +19,7 @@ from streameval.cli._connection import (
     DEFAULT_TIMEOUT_S,
     OPTIONS,
     ConnectionOptions,
+    current_arguments,
     current_connection,
     option_name,
 )
@@ -51,6 +52,7 @@ def run_probe(arguments: Sequence[str]) -> None:
     if not 0.1 <= given.timeout_s < math.inf:
         return
     current_connection.set(ConnectionOptions(**{name: getattr(given, name) for name in OPTIONS}))
+    current_arguments.set(arguments)
     with one_line_errors():
         check_variables(os.environ)
         from streameval.cli import _health  # noqa: PLC0415 - imports gRPC

@@ -236,7 +236,7 @@ class Access:
                 f"this needs the scope {scope}; the token {grant.id} has "
                 f"{', '.join(sorted(grant.scopes))}",
                 reason="SCOPE_MISSING",
-                metadata={"scope": scope},
+                metadata={"scope": scope, "scopes": ", ".join(sorted(grant.scopes))},
             )
         if stream is not None and not grant.covers(stream):
             raise RequestError(

@@ -271,7 +271,10 @@ def test_every_command_that_connects_has_the_options() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ((), "this server requires a token: give the file that holds it with --token-file"),
+        (
+            (),
+            "this server requires a token: give --token-file, or STREAMEVAL_TOKEN; run: streameval",
+        ),
         (("--token-file", "{tmp}/none"), "--token-file: cannot read {tmp}/none"),
         (("--token-file", "{tmp}/empty"), "--token-file: {tmp}/empty is empty"),
         (("--root-certificates", "{tmp}/none"), "--root-certificates: cannot read {tmp}/none: No"),

@@ -236,7 +236,7 @@ def test_scopes_stand_for_themselves(path: Path) -> None:
                 with pytest.raises(RequestError) as caught:
                     guard.authorise(token, other)
                 assert caught.value.code is Code.PERMISSION_DENIED
-                assert caught.value.metadata == {"scope": other}
+                assert caught.value.metadata == {"scope": other, "scopes": scope}
 
 
 def test_without_a_file_everybody_may_do_everything() -> None:
