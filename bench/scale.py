@@ -2,7 +2,7 @@
 
     python bench/scale.py [--quick]
 
-Prints the four tables of docs/scale.md: the bytes of a serialised state; the durable
+Prints the four tables of docs/evidence-scale.md: the bytes of a serialised state; the durable
 merges that a server accepts per second; the memory of many small streams; and the time
 to read the parts of one stream from several servers.
 """
