@@ -45,7 +45,14 @@ SITES = {
     "www.w3.org",
 }
 # At github.com, where a site is what an owner has.
-OWNERS = {"cloudevents", "confluentinc", "kserve", "numpy", "triton-inference-server"}
+OWNERS = {
+    "cloudevents",
+    "confluentinc",
+    "grpc-ecosystem",
+    "kserve",
+    "numpy",
+    "triton-inference-server",
+}
 # Reserved by RFC 2606 and RFC 5737, or without a dot: a name of this machine or of a cluster.
 RESERVED = re.compile(
     r"(.+\.)?example(\.org|\.com)?|127\.\d+\.\d+\.\d+|192\.0\.2\.\d+|[\w-]+|streameval\.evaluation"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import os
 import re
 import shlex
 import sys
@@ -55,13 +56,13 @@ def test_its_commands_print_what_it_shows(
         assert addresses.intake is not None
         for command, shown in steps:
             here = command.replace("http://127.0.0.1:8081", addresses.intake)
-            here = here.replace("127.0.0.1:50051", addresses.grpc)
             python = shlex.quote(sys.executable)
             here = re.sub(r"^streameval ", f"COLUMNS=100 {python} -m streameval ", here)
             done = run(
                 ["sh", "-c", here],
                 check=False,
                 cwd=tmp_path,
+                env={**os.environ, "STREAMEVAL_SERVER": addresses.grpc},
                 capture_output=True,
                 text=True,
                 timeout=30,
