@@ -62,7 +62,7 @@ with _needs_extra("client"):
         PairSettings,
     )
     from streameval.client._wire.selection import Selection
-    from streameval.client._wire.stream_series import StreamFall, StreamSeries
+    from streameval.client._wire.stream_series import StreamSeries
     from streameval.client._wire.summaries import StreamSummary
 
 __all__ = [
@@ -100,7 +100,6 @@ __all__ = [
     "StreamComparison",
     "StreamCounters",
     "StreamCoverage",
-    "StreamFall",
     "StreamInfo",
     "StreamLabelSample",
     "StreamMark",

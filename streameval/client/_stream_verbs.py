@@ -386,8 +386,7 @@ class StreamVerbs(CaseVerbs, IdVerbs, Generic[W]):
     ) -> StreamSeries:
         """Return a time series: one snapshot for each step, also for steps without cases.
 
-        Its `fall` says since when the first of the metrics is lower, if it is: an answer for
-        one look (`streameval.find_fall`). To watch a stream, declare an alarm.
+        Since when a stream is lower is told by its `verdict`.
 
         Parameters
         ----------

@@ -1054,7 +1054,6 @@ class ListWindowsResponse(_message.Message):
     SNAPSHOTS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
-    FALL_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """For the next page; empty on the last."""
     revision: _builtins.int
@@ -1065,76 +1064,20 @@ class ListWindowsResponse(_message.Message):
         hulls.
         """
 
-    @_builtins.property
-    def fall(self) -> Global___Fall:
-        """Since when the first figure is lower, of the rows of all pages; on the last page alone.
-        Absent where chance explains their differences. It is an answer for one look: asked
-        for again and again it finds a fall in time where there is none.
-        """
-
     def __init__(
         self,
         *,
         snapshots: _abc.Iterable[_types_pb2.Snapshot] | None = ...,
         next_page_token: _builtins.str = ...,
         revision: _builtins.int = ...,
-        fall: Global___Fall | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["fall", b"fall"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fall", b"fall", "next_page_token", b"next_page_token", "revision", b"revision", "snapshots", b"snapshots"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "revision", b"revision", "snapshots", b"snapshots"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListWindowsResponse: _TypeAlias = ListWindowsResponse  # noqa: Y015
-
-@_typing.final
-class Fall(_message.Message):
-    """A figure that is lower since a time: one split of the steps of a series."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    STEP_FIELD_NUMBER: _builtins.int
-    SINCE_FIELD_NUMBER: _builtins.int
-    DIFFERENCE_FIELD_NUMBER: _builtins.int
-    P_VALUE_FIELD_NUMBER: _builtins.int
-    WARNINGS_FIELD_NUMBER: _builtins.int
-    difference: _builtins.float
-    """The mean since then minus the mean before, weighted by cases; negative. It is of
-    the best split, so where a fall is barely evident it is too large on average.
-    """
-    p_value: _builtins.float
-    """Two-sided, adjusted for the choice of the split; below 0.05."""
-    @_builtins.property
-    def step(self) -> _types_pb2.TimeRange:
-        """The first step that is lower, most likely."""
-
-    @_builtins.property
-    def since(self) -> _types_pb2.TimeRange:
-        """From the start of the first step to the start of the last one at which it may have
-        fallen, at the level of the intervals.
-        """
-
-    @_builtins.property
-    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What else looks like such a fall, for people."""
-
-    def __init__(
-        self,
-        *,
-        step: _types_pb2.TimeRange | None = ...,
-        since: _types_pb2.TimeRange | None = ...,
-        difference: _builtins.float = ...,
-        p_value: _builtins.float = ...,
-        warnings: _abc.Iterable[_builtins.str] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since", "step", b"step"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["difference", b"difference", "p_value", b"p_value", "since", b"since", "step", b"step", "warnings", b"warnings"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___Fall: _TypeAlias = Fall  # noqa: Y015
 
 @_typing.final
 class CompareStreamsRequest(_message.Message):

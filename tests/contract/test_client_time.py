@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from streameval import Evaluator, InvalidInputError, WindowedEvaluator, find_fall
+from streameval import Evaluator, InvalidInputError
 from streameval.client import (
     Client,
     InvalidRequestError,
@@ -224,47 +224,6 @@ def test_a_time_series_comes_whole(client: Client) -> None:
     assert sum(row.num_cases for row in long) == 6
     with pytest.raises(InvalidInputError, match="start must be before end"):
         stream.series(now, start, HOUR)
-
-
-def test_a_series_says_since_when_it_is_lower(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The library's answer, on one page or the last of many: the hour, range, how much; or none."""
-    now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
-    start = now - 12 * HOUR
-    stream, even = client.stream("ser/fall"), client.stream("ser/even")
-    ev = WindowedEvaluator()
-    rng = np.random.default_rng(8)
-    for hour in range(12):
-        at = start + hour * HOUR + timedelta(minutes=30)
-        labels = np.arange(400) % 2 == 0
-        noise = rng.normal(size=400)
-        even.add_cases(labels=labels, scores=noise + 1.5 * labels, at=at)
-        scores = noise + (1.5 if hour < 8 else 0.3) * labels
-        stream.add_cases(labels=labels, scores=scores, at=at)
-        ev.add_cases(labels=labels, scores=scores, at=at)
-    stream.flush()
-    even.flush()
-    rows = stream.series(start, now, HOUR, metrics=["auc_roc", "auc_pr"])
-    known = find_fall([ev.between(*row.window) for row in rows], "auc_roc")
-    assert known is not None
-    assert rows.fall is not None
-    assert rows.fall.step == rows[8].window == (start + 8 * HOUR, start + 9 * HOUR)
-    assert rows.fall.since == (rows[known.first].window[0], rows[known.last].window[0])
-    assert rows.fall.difference == pytest.approx(known.difference, rel=1e-12)
-    assert rows.fall.p_value == pytest.approx(known.p_value, rel=1e-9)
-    assert rows.fall.warnings == known.warnings
-    assert even.series(start, now, HOUR).fall is None
-    monkeypatch.setattr("streameval.client._wire.calls._PAGE_SIZE", 4)
-    paged = stream.series(start, now, HOUR, metrics=["auc_roc", "auc_pr"])
-    assert len(paged) == 12
-    assert paged.fall is not None
-    assert (paged.fall.step, paged.fall.since) == (rows.fall.step, rows.fall.since)
-    assert paged.fall == rows.fall
-    by_default = stream.series(start, now, HOUR)
-    assert by_default.fall is not None
-    assert by_default.fall.step == rows.fall.step
-    assert even.series(start, now, HOUR).fall is None
 
 
 def test_sides_are_compared(client: Client) -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streameval import WindowedEvaluator, find_fall
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._queries.series import parse_series_request, series
 
@@ -277,38 +275,3 @@ def test_slices_have_series() -> None:
     found = asked(View(events), request)
     assert [row.num_positive_ref for row in found.snapshots] == [0, 2]
     assert found.snapshots[0].segment.value == "US"
-
-
-def test_since_when_the_first_figure_is_lower() -> None:
-    """The library's answer for the rows of the page; none where chance explains them."""
-    rng = np.random.default_rng(20_244)
-    ages = np.arange(1, 12 * 60)  # minutes
-    labels = rng.random(ages.size) < 0.5
-    distance = np.where(ages < 5 * 60, -0.5, 2.5)
-    scores = 1 / (1 + np.exp(-rng.normal(size=ages.size) - distance * labels))
-    view = View(
-        Event(bool(label), float(score), NOW - int(age) * MINUTE)
-        for label, score, age in zip(labels, scores, ages, strict=True)
-    )
-    request = request_of(NOW - 12 * HOUR, NOW, HOUR, metrics=["auc_roc", "auc_pr"])
-    found = asked(view, request)
-    edges = [row.window.start_time.ToMicroseconds() for row in found.snapshots] + [NOW]
-    ev = WindowedEvaluator()
-    for label, score, age in zip(labels, scores, ages, strict=True):
-        ev.add_case(bool(label), float(score), at=moment(NOW - int(age) * MINUTE))
-    fall = find_fall(
-        [ev.between(moment(first), moment(last)) for first, last in pairwise(edges)], "auc_roc"
-    )
-    assert found.fall.step == found.snapshots[fall.index].window
-    assert found.fall.since.start_time == found.snapshots[fall.first].window.start_time
-    assert found.fall.since.end_time == found.snapshots[fall.last].window.start_time
-    assert (found.fall.difference, found.fall.p_value) == (fall.difference, fall.p_value)
-    assert tuple(found.fall.warnings) == fall.warnings != ()
-    truth_us = NOW - 5 * HOUR
-    assert found.fall.since.start_time.ToMicroseconds() <= truth_us
-    assert found.fall.since.end_time.ToMicroseconds() >= truth_us - HOUR
-    before = request_of(NOW - 12 * HOUR, NOW - 7 * HOUR, HOUR, metrics=["auc_roc"])
-    assert not asked(view, before).HasField("fall")
-    assert not asked(View([]), request).HasField("fall")
-    without = request_of(NOW - 12 * HOUR, NOW, HOUR, metrics=["prevalence"])
-    assert not asked(view, without).HasField("fall")

@@ -11,7 +11,6 @@ from streameval.client import (
     Client,
     SegmentRanking,
     StreamComparison,
-    StreamFall,
     StreamInfo,
     StreamSeries,
 )
@@ -38,7 +37,6 @@ def thread() -> None:
         series = stream.series(now, now, timedelta(hours=1))
         assert_type(series, StreamSeries)
         assert_type(series[0], Snapshot)
-        assert_type(series.fall, StreamFall | None)
         found = client.compare(stream.select(segment=("country", "US")), "fraud/v2")
         assert_type(found, StreamComparison)
         assert_type(found.difference, float)

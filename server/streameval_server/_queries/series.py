@@ -27,7 +27,6 @@ from streameval.checks import quoted
 from streameval.statistics import Place
 from streameval.v1 import query_pb2
 from streameval_server._model.errors import invalid
-from streameval_server._queries.falls import fall_message
 from streameval_server._queries.metrics import (
     MetricSelection,
     requested_costs,
@@ -141,13 +140,6 @@ def series(engine: QueryEngine, request: SeriesRequest) -> query_pb2.ListWindows
             projected = engine.projection(source, row, request.metrics.level, names)
             message.projection.CopyFrom(projected)
         response.snapshots.append(message)
-    if not response.next_page_token:
-        rows = (part_of(resolved, starts, each) for each in _rows(resolved, starts, request, None))
-        windows = [engine.window(row) for row in rows]
-        selection = request.metrics.at(resolved.view.info.settings)
-        fall = fall_message(windows, selection)
-        if fall is not None:
-            response.fall.CopyFrom(fall)
     return response
 
 

@@ -7,11 +7,11 @@ arrive meanwhile are in the later answers: `Answers.revisions` says so.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from streameval._metric_registry import HEADLINE
-from streameval.cli._segments import SegmentReport, read_segments, steps
+from streameval.cli._segments import SegmentReport, read_segments
 from streameval.client import PreconditionError
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ _STEPS_S = (
     *(86_400, 172_800, 604_800),
 )
 _TARGET_ROWS = 40
+_COARSE_ROWS = 24
+_MIN_STEP = timedelta(minutes=1)
+_MAX_ROUNDS = 4
 _MIN_POSITIVE_SHARE = 0.05
 """Below this share of positives the bins of calibration have equal counts, not equal widths."""
 
@@ -98,7 +101,7 @@ def read_answers(
         snapshot = target.snapshot(window=covered, projection=True)
     ranked = None
     if settings.segment_keys:
-        ranked = read_segments(client, target, "", covered, min_references=0)
+        ranked = read_segments(target, "", covered, min_references=0)
     return Answers(
         name=target.name,
         settings=settings,
@@ -115,13 +118,37 @@ def read_answers(
 def _rows(client: Client, target: Stream, snapshot: Snapshot) -> list[Snapshot]:
     """Return the steps of a window from its first cases on; none without cases."""
     segment = snapshot.segment
-    found = steps(client, target, snapshot.window, segment=segment)
+    found = _from_first_cases(client, target, snapshot)
     if found is None:
         return []
-    start, end, _ = found
+    start, end = found
     least_s = (end - start).total_seconds() / _TARGET_ROWS
     step = timedelta(seconds=next((each for each in _STEPS_S if each >= least_s), _STEPS_S[-1]))
     return target.series(start, end, step, segment=segment, metrics=[HEADLINE])
+
+
+def _from_first_cases(
+    client: Client, target: Stream, snapshot: Snapshot
+) -> tuple[datetime, datetime] | None:
+    """Return a window from its first step with cases on; None without cases.
+
+    Of all time it is the time that panes are kept.
+    """
+    window = snapshot.window
+    if window is None:
+        end = datetime.now(UTC)
+        window = end - client.get_stream(target.name).settings.retention, end
+    start, end = window
+    for _ in range(_MAX_ROUNDS):
+        step = max((end - start) / _COARSE_ROWS, _MIN_STEP)
+        rows = target.series(start, end, step, segment=snapshot.segment, metrics=["prevalence"])
+        first = next((each.window for each in rows if each.num_cases), None)
+        if first is None:
+            return None
+        if first[0] <= start:
+            break
+        start = first[0]
+    return start, end
 
 
 def _reliability(target: Stream, snapshot: Snapshot, scale: str) -> StreamReliability | None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from streameval._snapshot import Snapshot
     from streameval.cli._report.answers import Answers
-    from streameval.client import RankedSegment, StreamAlarm, StreamFall
+    from streameval.client import RankedSegment, StreamAlarm
 
 MAX_SEGMENTS = 40
 MAX_WORST = 3
@@ -166,7 +166,7 @@ def segments(found: Answers) -> Markup | None:
     """Return the segments, the worst first; None without declared keys."""
     if found.segments is None:
         return None
-    ranking, falls = found.segments.ranking, found.segments.falls
+    ranking = found.segments.ranking
     ranked, prevalence = ranking.segments, ranking.prevalence
     title = "Segments, the worst first"
     if not ranked:
@@ -176,12 +176,10 @@ def segments(found: Answers) -> Markup | None:
     if len(ranked) > MAX_SEGMENTS:
         note = tag("p", f"The first {MAX_SEGMENTS} of {len(ranked)}.", class_="note")
     titles = (_TITLE, "Difference from the rest", "Interval", "p", "Cases", "Labelled")
-    heads = [("Segment", False), *((each, True) for each in titles), ("Lower since about", False)]
-    rows = map(_segment, ranked[:MAX_SEGMENTS], falls)
+    heads = [("Segment", False), *((each, True) for each in titles)]
+    rows = map(_segment, ranked[:MAX_SEGMENTS])
     at = "" if prevalence is None else f"All at a prevalence of {words.percent(prevalence)}"
-    cautions = dict.fromkeys(text for each in falls if each is not None for text in each.warnings)
-    told = [tag("p", f"Lower since: {each}.", class_="note") for each in cautions]
-    return _section(title, note, _scroll("Segments", at, heads, rows), *told)
+    return _section(title, note, _scroll("Segments", at, heads, rows))
 
 
 def worst_segments(found: Answers) -> Markup | None:
@@ -202,7 +200,7 @@ def _worse(each: RankedSegment) -> str:
     )
 
 
-def _segment(each: RankedSegment, fall: StreamFall | None) -> list[object]:
+def _segment(each: RankedSegment) -> list[object]:
     key, value = each.segment
     shown = SHOWN_VALUES.get(value, value)
     has_limits = not math.isnan(each.lower)
@@ -217,15 +215,7 @@ def _segment(each: RankedSegment, fall: StreamFall | None) -> list[object]:
         words.NOTHING if math.isnan(each.p_value) else words.p_value(each.p_value),
         words.count(each.num_positive_ref + each.num_negative_ref),
         words.percent(each.coverage.labelled_share) if each.coverage else words.NOTHING,
-        "" if fall is None else _since(fall),
     ]
-
-
-def _since(fall: StreamFall) -> str:
-    """Return when a segment fell, most likely, and the range in which it did."""
-    first, last = map(words.moment, fall.since)
-    since = words.moment(fall.step[0])
-    return since if first == last else f"{since} ({first} to {last})"
 
 
 def _value(value: float, reason: str, **attributes: str) -> Markup:

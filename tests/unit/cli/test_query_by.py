@@ -78,17 +78,13 @@ def test_the_table_is_the_ranking(address: str, window: tuple[str, ...]) -> None
             f"{size:,}",
             f"{100 * size / 21_602:.1f} %",
         ]
-        assert re.split(r" {2,}", line.strip())[: len(shown)] == shown
+        assert re.split(r" {2,}", line.strip()) == shown
     assert lines[2].split()[0] == "BR"
-    since = re.search(r"  (\d{4}-\d\d-\d\d \d\d:\d\d) UTC", lines[2])
-    assert since is not None
-    assert abs(datetime.fromisoformat(f"{since[1]}Z") - FELL) <= STEP
     assert lines[6] == "1 with fewer than 10 positives or negatives are left out"
-    assert "note: lower since: the windows cover less than two days" in result.stdout
 
 
 def test_json_has_the_same(address: str) -> None:
-    """Numbers as they are; the fall that the client's series has."""
+    """Numbers as they are."""
     result = run(
         "query", "--server", address, STREAM, "--by", "country", "--window", "1d", "--json"
     )
@@ -102,11 +98,6 @@ def test_json_has_the_same(address: str) -> None:
     assert worst["auc_pr"] == known.value.estimate
     assert (worst["lower"], worst["upper"]) == tuple(known.value)
     assert worst["difference"] == known.difference
-    since = [datetime.fromisoformat(each) for each in worst["fall"]["since"]]
-    assert since[0] - STEP <= FELL <= since[1] + STEP
-    assert worst["fall"]["difference"] < -0.2
-    assert worst["fall"]["p_value"] < 1e-6
-    assert "a daily cycle looks the same" in worst["fall"]["warnings"][0]
     assert found["num_left_out"] == 1
     total = sum(each["share"] for each in found["segments"])
     assert 0.99 < total < 1.0
