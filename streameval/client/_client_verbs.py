@@ -299,10 +299,10 @@ class ClientVerbs(PairVerbs[C], Generic[C, S]):
         Parameters
         ----------
         order_by : str
-            "alarms": those with open alarms, then the largest fall for which there is evidence,
-            then the others by their change. "change", "name", "volume", "newest", "coverage",
-            "projected", or a metric of the summaries, such as "auc_pr" or "f_measure", the worst
-            first.
+            "alarms": those with open alarms, then those whose verdict is worse, the largest fall
+            first, then the others by their change. "change", "name", "volume", "newest",
+            "coverage", "projected", or a metric of the summaries, such as "auc_pr" or "f_measure",
+            the worst first.
         reverse : bool
             The other way round; streams without a value still come last.
         search, prefix : str

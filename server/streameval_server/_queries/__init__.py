@@ -8,8 +8,7 @@
 - `coverage_answers`: how many predictions have their label. `projections`: what a window will
   read once its labels are in. `label_sample`: what to label next.
 - `overview`, `series`, `comparison`, `ranking`: many streams, over time, against another
-  selection, and by segment. `falls`: since when a figure is lower. `alarms`: alarms
-  as messages.
+  selection, and by segment. `alarms`: alarms as messages.
 - `pair_request`, `pair_window`, `pair_answer`: comparisons of a pair on the ids of both.
 - `stream_list_request`, `stream_list`: a page of streams in an order (`summary_order`).
   `stream_summaries` has a thread that keeps the tables (`summary_table`) of one entry a stream

@@ -9,8 +9,7 @@ A page token holds the time at which the next row begins, so pages do not depend
 counted meanwhile. If panes coarsen between two pages, the next row may begin earlier; its
 window tells.
 
-Cost: O(panes), and for each row one answer that is not cached yet; on the last page the cells of
-all rows are read once more, to find since when the first figure is lower.
+Cost: O(panes), and for each row one answer that is not cached yet.
 """
 
 from __future__ import annotations

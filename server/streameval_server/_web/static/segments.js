@@ -1,4 +1,4 @@
-// Who: each segment with its figure, its course, how much worse than the rest it is and since when. The worst first.
+// Who: each segment with its figure, its course, how much worse than the rest it is. The worst first.
 
 import { fill, h, redraw, setText } from "./dom.js";
 import { count, figure, interval, keyTitle, moment, percent, pValue, reason, segmentName, signed, titleOf, valueTitle } from "./format.js";
@@ -68,7 +68,7 @@ export class SegmentsCard {
     this.show();
   }
 
-  /** Show the steps of segments, and since when they are lower: `loadTrends` has them by name. */
+  /** Show the steps of segments: `loadTrends` has them by name. */
   follow(trends) {
     this.trends = trends;
     this.take.hidden = !trends.size;
