@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from streameval._uncertainty.split import fit_splits, loss_limit
+from streameval._uncertainty.split import INSIDE, SPLIT_LEVEL, fit_splits, possible_splits
 from streameval._uncertainty.student import normal_quantile
 
 if TYPE_CHECKING:
@@ -44,10 +44,11 @@ def estimate_change(
     """Return since when and by how much the mean of a process has changed. O(blocks).
 
     The side with the most evidence is taken. Its beginning is a split of the reference and the
-    blocks (`_uncertainty.split`), with the variance of panes as blocks; a block is as long as
-    they are known. The mean is of the rows since the likeliest beginning; its limits are the
-    hull of the limits over all beginnings that are not excluded. All of it is chosen after
-    the data and at the time of the alarm, so it describes and does not promise.
+    blocks (`_uncertainty.split`), with the variance of panes as blocks; it may lie inside a
+    block, which then mixes both levels. The mean is of the rows of the blocks after the
+    likeliest beginning; its limits are the hull of the limits over all beginnings that are not
+    excluded. All of it is chosen after the data and at the time of the alarm, so it describes
+    and does not promise.
 
     Parameters
     ----------
@@ -64,16 +65,19 @@ def estimate_change(
     side = int(np.argmax(evidence.sum(axis=(1, 2)) + processes.coarse[sides].sum(axis=1)))
     ends = np.append(processes.starts[1:], pane + 1)
     sums = processes.summaries[:, sides.start + side]
-    gains = _gains(sums, float(means[side]), float(errors[side]))
-    # Blocks before the last alarm have no rows.
-    is_known = np.cumsum(sums[0]) > 0
-    best = int(np.argmax(np.where(is_known, gains, -1.0)))
-    possible = np.flatnonzero(is_known & (gains[best] - gains <= loss_limit(LEVEL)))
+    known = int(np.argmax(sums[0] > 0))  # blocks before the last alarm have no rows
+    gains = _gains(sums[:, known:], float(means[side]), float(errors[side]))
+    places = len(INSIDE)  # whole numbers of these are panes
+    starts = places * processes.starts[known:]
+    split = possible_splits(gains, starts, places * ends[known:], SPLIT_LEVEL)
+    # What is certainly after each place: without the block in which it lies.
+    possible = np.minimum(known - (-split.possible // places), ends.size - 1)
+    best = min(known - (-split.best // places), ends.size - 1)
     values, margins = _since(sums)
     return ChangeEstimate(
-        int(processes.starts[possible[0]]),
-        int(processes.starts[best]),
-        int(ends[possible[-1]]),
+        split.earliest // places,
+        split.likeliest // places,
+        -(-split.latest // places),
         side,
         float(values[best]),
         max(float((values - margins)[possible].min()), 0.0),
@@ -82,7 +86,7 @@ def estimate_change(
 
 
 def _gains(sums: FloatArray, reference: float, error: float) -> FloatArray:
-    """Return by how much a fall from each block on is more likely than none."""
+    """Return by how much a fall from each place on is more likely than none."""
     rows, total = sums[:2]
     levels = total / np.maximum(rows, 1)
     # One more case at either end: a mean of equal values is not known exactly.
@@ -92,7 +96,8 @@ def _gains(sums: FloatArray, reference: float, error: float) -> FloatArray:
     values = np.append(reference, levels)
     precisions = np.append(1 / error**2, rows / variance)
     # On every side a fall is bad, so a rise is no evidence.
-    gains: FloatArray = np.minimum(fit_splits(values[None], precisions[None]).z[0], 0.0) ** 2
+    fits = fit_splits(values[None], precisions[None], INSIDE)
+    gains: FloatArray = np.minimum(fits.z[0], 0.0) ** 2
     return gains
 
 

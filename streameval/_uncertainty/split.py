@@ -26,7 +26,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval._common.arrays import FloatArray
+    from streameval._common.arrays import FloatArray, IntArray
 
 CYCLE_DAYS = 14
 """In fewer days a weekly cycle is not seen twice."""
@@ -34,6 +34,11 @@ MAX_P_VALUE = 0.05
 MIN_BLOCKS = 6
 MIN_FIGURES = 3
 """Of two it is not known by how much more than chance they vary."""
+INSIDE = (0.0, 0.25, 0.5, 0.75)
+"""The parts of a step after which a change in it may begin: it mixes the values of its step."""
+SPLIT_LEVEL = 0.98
+"""The nominal level of the places that are not excluded, after a detection; what it holds:
+bench/verdict.py and tests/unit/drift."""
 _MIN_SUPREMUM = 1.5
 """The supremum's formula is of large deviations."""
 
@@ -129,6 +134,51 @@ def _means_up_to(sums: FloatArray, weights: FloatArray) -> tuple[FloatArray, Flo
     known = np.cumsum(weights, axis=1)
     means: FloatArray = np.cumsum(sums, axis=1) / np.where(known > 0, known, 1.0)
     return known, means
+
+
+class PossibleSplits(NamedTuple):
+    """The places that are not excluded.
+
+    Attributes
+    ----------
+    earliest, likeliest, latest : int
+        Times: the limits, and of the best place.
+    best : int
+    possible : int64[n]
+        Numbers of places.
+    """
+
+    earliest: int
+    likeliest: int
+    latest: int
+    best: int
+    possible: IntArray
+
+
+def possible_splits(
+    gains: FloatArray, starts: IntArray, ends: IntArray, level: float, *, first: int | None = None
+) -> PossibleSplits:
+    """Return the places at which levels may part; limits are a place wider on either side. O(n).
+
+    Parameters
+    ----------
+    gains : float64[n len(INSIDE)]
+        How much more likely two levels are than one, at the `INSIDE` places of each step.
+    starts, ends : int64[n]
+        Of the steps.
+    level : float
+        Nominal.
+    first : int, optional
+        When the first place may begin, if not at the first start.
+    """
+    steps, parts = np.divmod(np.arange(gains.size), len(INSIDE))
+    times = starts[steps] + ((ends - starts)[steps] * np.asarray(INSIDE)[parts]).astype(np.int64)
+    best = int(np.argmax(gains))
+    possible = np.flatnonzero(gains[best] - gains <= loss_limit(level))
+    earliest = np.append(starts[0] if first is None else first, times[:-1])
+    latest = np.append(times[1:], ends[-1])
+    limits = int(earliest[possible[0]]), int(times[best]), int(latest[possible[-1]])
+    return PossibleSplits(*limits, best, possible)
 
 
 def loss_limit(level: float) -> float:

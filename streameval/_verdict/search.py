@@ -22,14 +22,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from streameval._uncertainty.split import MIN_FIGURES, fit_splits, inflation_of, loss_limit
+from streameval._uncertainty.split import (
+    INSIDE,
+    MIN_FIGURES,
+    SPLIT_LEVEL,
+    fit_splits,
+    inflation_of,
+    possible_splits,
+)
 
 if TYPE_CHECKING:
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
 
-LEVEL: Final = 0.98
-"""The nominal level of the places that are not excluded; what it holds: bench/verdict.py."""
-INSIDE: Final = (0.0, 0.25, 0.5, 0.75)
 EVIDENT: Final = 20.0
 """What is evident at one look, as twice the log-likelihood ratio: of 1,000 healthy streams of up
 to 30 days one exceeded 18.9 by an episode, and 15.4 by a split."""
@@ -102,7 +106,7 @@ class Change(NamedTuple):
     returned: Beginning | None
 
 
-def find_change(base: StepSums, steps: StepSums, *, level: float = LEVEL) -> Change | None:
+def find_change(base: StepSums, steps: StepSums, *, level: float = SPLIT_LEVEL) -> Change | None:
     """Return when a change began, and when it was over; None without cases since the base.
 
     Parameters
@@ -146,14 +150,9 @@ def find_change(base: StepSums, steps: StepSums, *, level: float = LEVEL) -> Cha
 
 def _beginning(series: StepSums, gains: FloatArray, level: float) -> Beginning:
     """Return the times of the places that are not excluded, a place wider on either side."""
-    steps, parts = np.divmod(np.arange(gains.size), len(INSIDE))
-    starts, ends = series.starts_us[steps + 1], series.ends_us[steps + 1]
-    times = starts + ((ends - starts) * np.asarray(INSIDE)[parts]).astype(np.int64)
-    best = int(np.argmax(gains))
-    possible = np.flatnonzero(gains[best] - gains <= loss_limit(level))
-    earliest = np.append(series.ends_us[0], times[:-1])
-    latest = np.append(times[1:], series.ends_us[-1])
-    return Beginning(int(earliest[possible[0]]), int(times[best]), int(latest[possible[-1]]))
+    starts, ends = series.starts_us[1:], series.ends_us[1:]
+    found = possible_splits(gains, starts, ends, level, first=int(series.ends_us[0]))
+    return Beginning(found.earliest, found.likeliest, found.latest)
 
 
 def _gains(series: StepSums) -> FloatArray:

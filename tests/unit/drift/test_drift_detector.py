@@ -104,6 +104,19 @@ def test_since_when_and_by_how_much_are_mostly_right() -> None:
     assert abs(np.mean(distances)) < 0.02
 
 
+@pytest.mark.slow
+def test_a_beginning_inside_merged_hours_is_not_excluded() -> None:
+    """Hours of long ago are kept as one: of 16 changes in them the limits hold 14 or more."""
+    since = 0
+    for seed in range(7_000, 7_016):
+        made = detector("auc_roc")
+        feed(made, cases(seed, 96, an_hour=50))
+        feed(made, cases(seed + 100_000, 96, distance=1.5, an_hour=50, after=96))
+        alarm = made.alarms[0]
+        since += alarm.earliest <= START + 96 * HOUR <= alarm.latest
+    assert since >= 14
+
+
 def test_what_was_before_the_last_alarm_is_not_read_again() -> None:
     """The second alarm of a watch says since when it began anew, and the mean of those rows."""
     made = detector("auc_roc")
