@@ -141,7 +141,10 @@ def _add(
     for number, (score, label, *more) in lines:
         positive = boolean_of(label)
         if positive is None:
-            raise FileError(f"{file}: line {number}: label {label!r} is none of 0, 1, true, false")
+            raise FileError(
+                f"{file}: line {number}: label {label!r} is none of 0, 1, true, false: "
+                "write 1 for positives"
+            )
         scores.append(_number(file, number, score, "score"))
         labels.append(positive)
         for name, text in zip(weighting, more, strict=True):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from streameval.cli._file_values import FileError
+from streameval.cli._file_values import ColumnError, FileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,8 +38,6 @@ _NO_TEXT = {
     b"\xfe\xff": "UTF-16: write it as UTF-8",
 }
 """What other content is, by how it begins."""
-
-_MAX_SHOWN_NAMES = 20
 
 
 class UnreadableRow(NamedTuple):
@@ -75,15 +74,11 @@ def check_columns(path: Path, wanted: Sequence[str], present: list[str]) -> None
     """Refuse a file that lacks a column, or has it twice."""
     for name in wanted:
         if name not in present:
-            shown = ", ".join(present[:_MAX_SHOWN_NAMES])
-            more = (
-                f" and {len(present) - _MAX_SHOWN_NAMES} more"
-                if len(present) > _MAX_SHOWN_NAMES
-                else ""
-            )
-            raise FileError(f"{path}: no column {name!r}; it has {shown}{more}")
+            raise ColumnError(path, name, present)
         if present.count(name) > 1:
-            raise FileError(f"{path}: column {name!r} occurs {present.count(name)} times")
+            raise FileError(
+                f"{path}: column {name!r} occurs {present.count(name)} times: rename one"
+            )
 
 
 @contextmanager
@@ -102,6 +97,10 @@ def unpacked(path: Path) -> Iterator[tuple[pa.NativeFile, pa.NativeFile]]:
         raw.seek(0)
         for signature, what in _NO_TEXT.items():
             if head.startswith(signature):
-                raise FileError(f"{path}: it is {what}")
+                new = path.with_name(f"{path.stem}.utf8{path.suffix}")
+                words = shlex.quote(str(path)), shlex.quote(str(new))
+                remedy = "iconv -f utf-16 -t utf-8 {} > {}".format(*words)
+                is_text = what.startswith("UTF-16")
+                raise FileError(f"{path}: it is {what}", remedy=remedy if is_text else "")
         codec = next((_SIGNATURES[each] for each in _SIGNATURES if head.startswith(each)), None)
         yield pa.CompressedInputStream(raw, codec) if codec else raw, raw

@@ -6,6 +6,7 @@ Help is plain text: names and the kinds of their values are whole on any termina
 from __future__ import annotations
 
 import re
+import shlex
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,8 @@ _VALUES = {
 
 _RANGE = re.compile(r"[-\d.<=]*x[-\d.<>=]*")
 """A range as typer adds it to a help; the error of a value outside of it says it, too."""
+
+_ADDRESS = re.compile(r"([\w.+-]+://\S+|(\[[\da-fA-F:.]+\]|[\w.-]+):\d{1,5})")
 
 _UsageError: Any = typer.BadParameter.__base__
 """The error of a wrong command line: click's, or of the copy of click in newer typers."""
@@ -146,8 +149,18 @@ def _redacted_errors() -> Iterator[None]:
     try:
         yield
     except _UsageError as error:
-        error.message = redact_tokens(error.message)
+        error.message = redact_tokens(error.message + _server_as_option())
         raise
+
+
+def _server_as_option() -> str:
+    """Return the command line with an address that stands alone as an option; empty without one."""
+    words = list(current_arguments.get())
+    for place, word in enumerate(words):
+        if _ADDRESS.fullmatch(word) and not words[place - 1].startswith("-"):
+            rest = [*words[:place], *words[place + 1 :], "--server", word]
+            return f" The server is an option; run: {shlex.join(['streameval', *rest])}"
+    return ""
 
 
 class Commands(typer.Typer):

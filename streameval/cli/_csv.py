@@ -99,7 +99,7 @@ def _read_header(path: Path, source: pa.NativeFile, delimiter: str) -> tuple[lis
             return rows[0], text[end:]
         if len(text) > BLOCK_BYTES:
             raise FileError(f"{path}: the header{_open_quote(text)}")
-    raise FileError(f"{path}: there is no header line")
+    raise FileError(f"{path}: there is no header line: write one, such as label,score")
 
 
 def _plain_columns(

@@ -91,7 +91,9 @@ def files_of(path: Path) -> list[DirectoryFile]:
         if kind is not None and _is_data(each.relative_to(path)) and each.is_file():
             kinds.setdefault(kind, []).append(each)
     if not kinds:
-        raise FileError(f"{path}: a directory without Parquet, NDJSON or CSV files")
+        raise FileError(
+            f"{path}: a directory without Parquet, NDJSON or CSV files: write its rows as one"
+        )
     if len(kinds) > 1:
         raise FileError(f"{path}: a directory of {' and '.join(sorted(kinds))} files: use one kind")
     (found,) = kinds.values()

@@ -14,7 +14,7 @@ from streameval import __version__
 from streameval.cli._connection import Connection, command, connection, transport
 from streameval.cli._errors import one_line
 from streameval.cli._output import out, print_json
-from streameval.cli._remedies import remedy_of, token_command
+from streameval.cli._remedies import remedy_of
 from streameval.cli._status import format_bytes, format_duration
 from streameval.client import AccessError, ClientError
 from streameval.client._wire.calls import Call
@@ -82,9 +82,8 @@ def _checks(current: Connection) -> Iterator[Check]:
             if token.ok is False:
                 return
         except ClientError as error:
-            remedy = remedy_of(error)
-            reason, run = (str(error), command("admin", "status")) if remedy is None else remedy
-            yield Check("server", False, reason, f"run: {run}")
+            reason, run = remedy_of(error)
+            yield Check("server", False, reason, f"run: {run or command('admin', 'status')}")
             return
         else:
             yield _admin_token(current, server)
@@ -125,9 +124,7 @@ def _certificate(current: Connection) -> Check:
 def _token(error: AccessError) -> Check:
     """Return what a refusal says of the token, which names the scopes that it has."""
     if error.reason.startswith("TOKEN_"):
-        remedy = remedy_of(error)
-        run = token_command(error) if remedy is None else remedy.command
-        return Check("token", False, str(error), f"run: {run}")
+        return Check("token", False, str(error), f"run: {remedy_of(error).command}")
     scopes = error.metadata.get("scopes")
     return Check("token", True, str(error) if scopes is None else f"its scopes are {scopes}")
 

@@ -25,6 +25,7 @@ class NoAnswerError(StreamEvalError):
     def __init__(self, message: str, code: str) -> None:
         super().__init__(message)
         self.code = code
+        self.reason = ""
 
 
 @contextmanager
@@ -34,13 +35,9 @@ def one_line_errors() -> Iterator[None]:
     try:
         yield
     except StreamEvalError as error:
-        reason, remedy = str(error), getattr(error, "remedy", "")
-        if hasattr(error, "code"):
-            from streameval.cli._remedies import remedy_of  # noqa: PLC0415 - for errors of a server
+        from streameval.cli._remedies import remedy_of  # noqa: PLC0415 - slow to import
 
-            found = remedy_of(error)
-            if found is not None:
-                reason, remedy = f"{found.reason}; run", found.command
+        reason, remedy = remedy_of(error)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if not package or (package.startswith("streameval") and error.name != "streameval_server"):
@@ -56,7 +53,7 @@ def one_line_errors() -> Iterator[None]:
     # A token that was given for an address or a file must not get into a terminal's log.
     line = one_line(redact_tokens(reason))
     # A command is not cut, so that it can be run as it is.
-    line += f": {printable(redact_tokens(remedy))}" if remedy else ""
+    line += f"; run: {printable(redact_tokens(remedy))}" if remedy else ""
     print(f"streameval: {line}", file=sys.stderr)
     raise SystemExit(WRONG_INPUT)
 

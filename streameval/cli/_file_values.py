@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ROWS_PER_CHUNK = 1 << 16
+_MAX_SHOWN_NAMES = 20
 
 
 class FileError(StreamEvalError):
@@ -25,6 +26,24 @@ class FileError(StreamEvalError):
     def __init__(self, message: str, *, remedy: str = "") -> None:
         super().__init__(message)
         self.remedy = remedy
+
+
+class ColumnError(FileError):
+    """A file lacks a column.
+
+    Attributes
+    ----------
+    name : str
+    columns : list of str
+        The columns that it has.
+    """
+
+    def __init__(self, path: Path, name: str, columns: list[str]) -> None:
+        more = len(columns) - _MAX_SHOWN_NAMES
+        shown = ", ".join(columns[:_MAX_SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
+        super().__init__(f"{path}: no column {name!r}; it has {shown}")
+        self.name = name
+        self.columns = columns
 
 
 class RowFault(enum.Enum):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import lzma
+import shlex
 import zipfile
 import zlib
 from contextlib import ExitStack
@@ -106,11 +107,13 @@ def read_columns(
     elif name.endswith(".npz"):
         chunks = _npz(path, names)
     else:
-        raise FileError(f"{path}: unknown kind of file; use {', '.join(SUFFIXES)}")
+        remedy = f"streameval auc {shlex.quote(str(path))}" if path.suffix == ".txt" else ""
+        raise FileError(f"{path}: unknown kind of file; use {', '.join(SUFFIXES)}", remedy=remedy)
     try:
         yield from chunks
     except _UNREADABLE as error:
-        raise FileError(f"{path}: {_reason(error)}") from error
+        advice = "name it by what it is, or write it again"
+        raise FileError(f"{path}: {_reason(error).rstrip('.')}: {advice}") from error
 
 
 def _reason(error: Exception) -> str:

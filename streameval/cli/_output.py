@@ -17,6 +17,7 @@ from rich.text import Text
 from streameval._common.errors import StreamEvalError
 from streameval._common.spans import format_span
 from streameval._metric_registry import Place, title_of
+from streameval.cli._file_values import FileError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -130,7 +131,7 @@ def standard_output() -> Iterator[BinaryIO]:
     except BrokenPipeError:
         # The interpreter flushes again when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise StreamEvalError("what read standard output ended early: it is incomplete") from None
+        raise FileError("what read standard output ended early: it is incomplete") from None
 
 
 def print_backup(file: Path | None, revision: int, size: int, digest: str) -> None:

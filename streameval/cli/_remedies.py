@@ -1,7 +1,8 @@
-"""What to run next when a server does not answer, or refuses a token."""
+"""What to run next when a command fails: the one place that writes it."""
 
 from __future__ import annotations
 
+import difflib
 import http.client
 import json
 import re
@@ -12,18 +13,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from streameval._common.addresses import DEFAULT_PORT, is_local
 from streameval._common.errors import StreamEvalError
 from streameval.cli._connection import Connection, command, connection, current_arguments
+from streameval.cli._file_values import ColumnError, FileError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _PAGE = re.compile(r"http1\.x server|missing selected ALPN")
 """gRPC's texts for a server of HTTP/1, without TLS and with it."""
+_ROW = re.compile(r": row \d+: ")
+_OF_VALUES = frozenset({"INVALID_ARGUMENT", "FAILED_PRECONDITION", "OUT_OF_RANGE"})
+_GROUPS = frozenset({"streams", "alarms", "pairs", "marks", "mapping", "consume", "admin"})
 _TIMEOUT_S = 2.0
 _NO_TLS = ("--tls", "--root-certificates", "--client-certificate", "--client-key")
 
 
 class Remedy(NamedTuple):
-    """Why a call failed, in place of the error's text where that does not say it; what to run."""
+    """Why a command failed, and what to run; in place of the error's text where it is unclear."""
 
     reason: str
     command: str
@@ -43,25 +48,79 @@ def again(*added: str, without: Sequence[str] = ()) -> str:
     return shlex.join(["streameval", *words, *added])
 
 
-def remedy_of(error: Any) -> Remedy | None:
-    """Return what to do after an error of a connection or of access; None after any other.
+def remedy_of(error: Any) -> Remedy:
+    """Return why a command failed, and what to run; no command where the reason says all.
 
     Parameters
     ----------
     error : StreamEvalError
-        With the gRPC status's name as its ``code``, and perhaps a ``reason``.
+        A server's has the name of the gRPC status as its ``code``, and perhaps a ``reason``.
     """
-    reason = getattr(error, "reason", "")
+    text = str(error)
+    if getattr(error, "remedy", ""):
+        return Remedy(text, error.remedy)
+    if isinstance(error, ColumnError):
+        return Remedy(text, _with_column(error))
+    if isinstance(error, FileError):
+        return _of_row(text) if _ROW.search(text) else Remedy(text, "")
+    if hasattr(error, "code"):
+        return _of_server(error)
+    return Remedy(text, _help(text))
+
+
+def _of_server(error: Any) -> Remedy:
+    text, reason = str(error), error.reason
+    remedy = Remedy(text, _help(text) if error.code in _OF_VALUES else "")
     if reason == "TOKEN_MISSING":
         text = "this server requires a token: give --token-file, or STREAMEVAL_TOKEN"
-        return Remedy(text, again("--token-file", "FILE"))
-    if reason.startswith("TOKEN_") or reason in {"SCOPE_MISSING", "STREAM_FORBIDDEN"}:
-        return Remedy(f"{error}; on the server's machine", token_command(error))
-    if error.code == "UNAVAILABLE":
-        return _of_no_answer(str(error), connection())
-    if error.code == "DEADLINE_EXCEEDED":
-        return Remedy(str(error), command("doctor"))
-    return None
+        remedy = Remedy(text, again("--token-file", "FILE"))
+    elif reason.startswith("TOKEN_") or reason in {"SCOPE_MISSING", "STREAM_FORBIDDEN"}:
+        remedy = Remedy(f"{text}; on the server's machine", token_command(error))
+    elif error.code == "UNAVAILABLE":
+        remedy = _of_no_answer(text, connection())
+    elif error.code == "DEADLINE_EXCEEDED":
+        remedy = Remedy(text, command("doctor"))
+    elif error.code in {"NOT_FOUND", "ALREADY_EXISTS"}:
+        remedy = Remedy(text, _list_of(text))
+    return remedy
+
+
+def _list_of(text: str) -> str:
+    """Return the command that lists what there is, where a name is missing or taken."""
+    words = [*current_arguments.get(), "", "", ""]
+    shows = {"marks": ("marks", "list"), "alarms": ("alarms", "show")}.get(words[0])
+    if shows is not None and not text.startswith("there is no stream"):
+        return command(*shows, words[2])
+    return command("pairs" if "pair" in text.partition(":")[0] else "streams", "list")
+
+
+def _help(text: str) -> str:
+    """Return the command that lists the values of options; none for a text that has a command."""
+    words = [each for each in current_arguments.get()[:2] if not each.startswith("-")]
+    verb = words[: 2 if words[:1] and words[0] in _GROUPS else 1]
+    has_remedy = any(mark in text for mark in ("streameval ", "--", "run: "))
+    return "" if has_remedy or not verb else shlex.join(["streameval", *verb, "--help"])
+
+
+def _with_column(error: ColumnError) -> str:
+    """Return this command line with a column that the file has in place of the missing one."""
+    close = difflib.get_close_matches(error.name, error.columns, 1)
+    column = close[0] if close else "COLUMN"
+    words = list(current_arguments.get())
+    if error.name in words:
+        return shlex.join(
+            ["streameval", *(column if each == error.name else each for each in words)]
+        )
+    return again(f"--{error.name}" if error.name in {"score", "label"} else "--id", column)
+
+
+def _of_row(text: str) -> Remedy:
+    """Return what to do about rows that cannot be counted."""
+    words = current_arguments.get()
+    if words[:1] == ["push"] and "--rejects" not in words:
+        return Remedy(text, again("--rejects", "rejects.ndjson"))
+    advice = "" if "leave such rows out" in text else ": leave such rows out, or replace the value"
+    return Remedy(text + advice, "")
 
 
 def token_command(error: Any) -> str:

@@ -40,7 +40,10 @@ def log_of(directory: Path) -> Path:
     """
     path = directory / LOG_NAME
     if not path.is_file():
-        raise StorageError(f"there is no log at {path}")
+        raise StorageError(
+            f"there is no log at {path}: give --data the directory of "
+            "'streameval serve --print-config'"
+        )
     return path
 
 

@@ -285,7 +285,10 @@ def create_token(
         with _rewriting(path) as write:
             present = read_tokens(path) if path.exists() else TokensFile({}, {})
             if id_ in present.grants or id_ in present.refused:
-                raise SettingsError(f"{path} has a token with the id {id_} already")
+                raise SettingsError(
+                    f"{path} has a token with the id {id_} already: choose another, or delete "
+                    "its entry"
+                )
             token = f"{TOKEN_PREFIX}.{id_}.{secrets.token_urlsafe(_SECRET_BYTES)}"
             digest = hashlib.sha256(token.encode()).hexdigest()
             lines = ["[[token]]", f'id = "{id_}"']

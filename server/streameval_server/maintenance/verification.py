@@ -111,7 +111,10 @@ def verify(
         acked = AckedRevisionFile(path).read()
         loss = loss_of(acked, None, 0, None)
         if loss is None:
-            raise StorageError(f"there is no log at {path}")
+            raise StorageError(
+                f"there is no log at {path}: give --data the directory of "
+                "'streameval serve --print-config'"
+            )
         _add_acked(acked, loss, found)
         return found
     _verify_file(path, found)

@@ -216,7 +216,8 @@ def test_a_stream_moves(tmp_path: Path) -> None:
             "x/1 is durable at revision 2\n",
         )
         code, _, errors = run("import", "--server", there, file)
-        assert (code, errors) == (2, "streameval: there is a stream fraud/v3 already\n")
+        remedy = f"run: streameval streams list --server {there}"
+        assert (code, errors) == (2, f"streameval: there is a stream fraud/v3 already; {remedy}\n")
         with Client(here) as first, Client(there) as second:
             moved = second.stream("x/1").snapshot().to_dict()
             stayed = first.stream("fraud/v3").snapshot().to_dict()

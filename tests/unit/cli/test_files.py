@@ -249,7 +249,8 @@ def test_a_parquet_directory(tmp_path: Path) -> None:
     assert str(refused.value) == f"{part}: row 2: score is missing"
     (tmp_path / "empty").mkdir()
     with pytest.raises(
-        FileError, match=r"empty: a directory without Parquet, NDJSON or CSV files$"
+        FileError,
+        match=r"empty: a directory without Parquet, NDJSON or CSV files: write its rows as one$",
     ):
         read(tmp_path / "empty")
 
