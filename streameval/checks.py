@@ -6,6 +6,7 @@ are imported when they are first used.
 
 - Names: ``..._problem`` return what is wrong with a name or an id, or None; without a limit,
   the client's applies. `OTHER_VALUE` stands for the values of a segment key beyond its limit.
+- `read_span` reads a span of time, such as "24h".
 - Values in messages: `quoted` and `truncated` shorten them, `redact_tokens` hides secrets.
 - Files: `read_file`, `read_text` and `read_toml` read one whole and say what is wrong with it;
   `write_atomically` writes one, or leaves it as it was.
@@ -27,12 +28,12 @@ if TYPE_CHECKING:
         id_problem,
         is_at_or_below,
         segment_key_problem,
-        segment_value_problem,
         stream_name_problem,
     )
     from streameval._common.program import begin_program
     from streameval._common.redaction import TOKEN_PREFIX, redact_tokens
     from streameval._common.slow_sort import slow_sort_features
+    from streameval._common.spans import read_span
     from streameval._common.text_file import read_file, read_text, read_toml
     from streameval._common.values import quoted
     from streameval._common.variables import check_variables
@@ -49,11 +50,11 @@ __all__ = [
     "lazy_exports",
     "quoted",
     "read_file",
+    "read_span",
     "read_text",
     "read_toml",
     "redact_tokens",
     "segment_key_problem",
-    "segment_value_problem",
     "slow_sort_features",
     "stream_name_problem",
     "write_atomically",
@@ -69,12 +70,12 @@ _EXPORTS = {
         "id_problem",
         "is_at_or_below",
         "segment_key_problem",
-        "segment_value_problem",
         "stream_name_problem",
     ],
     "streameval._common.program": ["begin_program"],
     "streameval._common.redaction": ["TOKEN_PREFIX", "redact_tokens"],
     "streameval._common.slow_sort": ["slow_sort_features"],
+    "streameval._common.spans": ["read_span"],
     "streameval._common.text_file": ["read_file", "read_text", "read_toml"],
     "streameval._common.values": ["quoted"],
     "streameval._common.variables": ["check_variables"],

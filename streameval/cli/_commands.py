@@ -25,16 +25,14 @@ CONNECTION = "Connection"
 _VALUES = {
     f"--{option}": value
     for value, options in {
-        "SPAN": "label-ttl label-wait maturity mean-time pane relabel-ttl retention window",
+        "SPAN": "label-ttl label-wait maturity mean-time metrics-window pane relabel-ttl retention "
+        "stop-grace window",
         "COLUMN": "id label score time",
-        "FILE": "config csv labels plot sample spool tls-certificate tls-client-ca tls-key tokens "
-        "webhook-secret",
+        "FILE": "config csv labels plot sample spool tls-certificate tls-client-ca tls-key tokens",
         "DIRECTORY": "data to",
         "PATH": "curves",
-        "SECONDS": "every metrics-interval-s metrics-window-s state-check-interval-s "
-        "stop-grace-s timeout-s",
-        "COUNT": "bins cluster-groups intake-rows-per-s limit max-cells max-pending negatives "
-        "positives size",
+        "SECONDS": "every timeout-s",
+        "COUNT": "bins cluster-groups limit max-cells max-pending negatives positives size",
         "BITS": "resolution",
         "BYTES": "max-state-bytes",
         "NUMBER": "cost-fn cost-fp level min-label-probability min-recall prevalence seed "

@@ -62,8 +62,8 @@ def serve(
             "--auto-create/--no-auto-create", help="Create a stream with its first batch."
         ),
     ] = None,
-    stop_grace_s: Annotated[
-        float | None, typer.Option(help="Seconds that calls get to end when the server stops.")
+    stop_grace: Annotated[
+        str | None, typer.Option(help="How long calls get to end at a stop. [default: 5s]")
     ] = None,
     log_format: Annotated[
         str | None, typer.Option(metavar="text|json", help="The log's format, on stderr.")
@@ -72,43 +72,12 @@ def serve(
         str | None,
         typer.Option(metavar="debug|info|warning|error", help="Lowest level to log."),
     ] = None,
-    metrics_window_s: Annotated[
-        float | None, typer.Option(help="Seconds of the recent window in /metrics.")
-    ] = None,
-    metrics_interval_s: Annotated[
-        float | None, typer.Option(help="Seconds between scrapes of /metrics.")
-    ] = None,
-    state_check_interval_s: Annotated[
-        float | None,
-        typer.Option(help="Seconds between checks of the state against the log; 0 makes none."),
+    metrics_window: Annotated[
+        str | None, typer.Option(help="The recent window in /metrics. [default: 1h]")
     ] = None,
     max_state_bytes: Annotated[
         int | None,
         typer.Option(help="Refuse ingest while counts take more memory; 0 is no limit."),
-    ] = None,
-    intake: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT",
-            help="Where to take CloudEvents from senders without tokens. [default: nowhere]",
-        ),
-    ] = None,
-    intake_streams: Annotated[
-        str | None,
-        typer.Option(metavar="NAMES", help="The streams that they may write, between commas."),
-    ] = None,
-    intake_rows_per_s: Annotated[
-        float | None, typer.Option(help="Rows a second that they may send.")
-    ] = None,
-    webhook: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="Where to send alarms: https, or http to this machine. [default: nowhere]",
-        ),
-    ] = None,
-    webhook_secret: Annotated[
-        Path | None, typer.Option(help="The file with the key that signs them.")
     ] = None,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Settings, in TOML; flags take precedence.")
@@ -133,18 +102,11 @@ def serve(
         "tokens": tokens,
         "accept_loss": accept_loss,
         "auto_create": auto_create,
-        "stop_grace_s": stop_grace_s,
+        "stop_grace": stop_grace,
         "log_format": log_format,
         "log_level": log_level,
-        "metrics_window_s": metrics_window_s,
-        "metrics_interval_s": metrics_interval_s,
-        "state_check_interval_s": state_check_interval_s,
+        "metrics_window": metrics_window,
         "limits.max_state_bytes": max_state_bytes,
-        "intake": intake,
-        "intake_streams": intake_streams,
-        "intake_rows_per_s": intake_rows_per_s,
-        "webhook": webhook,
-        "webhook_secret": webhook_secret,
     }
     with one_line_errors():
         from streameval_server import commands  # noqa: PLC0415 - the extra may be absent

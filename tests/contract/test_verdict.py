@@ -18,6 +18,7 @@ from streameval.v1 import verdict_pb2
 from streameval_server import Settings, create_token
 from streameval_server._model.verdict_change import QUALITIES
 from streameval_server._runtime import runtime
+from streameval_server._web import metrics
 from streameval_server.testing import running_service
 
 from ..commands import CommandRunner, app, run
@@ -85,13 +86,15 @@ def series(addresses: Addresses, name: str, **labels: str) -> float | None:
     }.get((name, frozenset({**labels, "stream": STREAM}.items())))
 
 
-def test_every_place_says_the_same_to_the_digit(tmp_path: Path) -> None:
+def test_every_place_says_the_same_to_the_digit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """List, command, JSON, client and metrics; after a restart as before; until it is accepted."""
+    monkeypatch.setattr(metrics, "_MAX_AGE_S", 0.0)  # each scrape collects for itself
+    monkeypatch.setattr(metrics, "_MAX_WAIT_S", 20.0)
     midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     start = midnight - timedelta(days=DAYS)
-    settings = Settings(
-        listen="127.0.0.1:0", http="127.0.0.1:0", data=tmp_path / "data", metrics_interval_s=0
-    )
+    settings = Settings(listen="127.0.0.1:0", http="127.0.0.1:0", data=tmp_path / "data")
     with running_service(settings) as addresses, Client(addresses.grpc) as client:
         client.create_stream(STREAM, segment_keys=["country"], scale="probability")
         client.create_mark(STREAM, "v4 deployed", at=start + timedelta(days=12, minutes=5))

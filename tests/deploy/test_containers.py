@@ -291,11 +291,11 @@ def test_the_time_to_stop_is_one_number():
         for name in ("server", "containers", "kubernetes")
     }
     said = {
-        *re.findall(r"stop_grace_s`, (\d+) s", "".join(pages.values())),
-        *re.findall(r"stop_grace_s, (\d+) s", (ROOT / "docker-compose.yml").read_text()),
+        *re.findall(r"stop_grace`, (\d+) s", "".join(pages.values())),
+        *re.findall(r"stop_grace, (\d+) s", (ROOT / "docker-compose.yml").read_text()),
     }
     assert said == {calls_s}
-    assert f"| `stop_grace_s` | `{Settings().stop_grace_s}` |" in pages["server"]
+    assert f"| `stop_grace` | `{Settings().stop_grace}` |" in pages["server"]
     process_s = re.fullmatch(r"(\d+)s", SERVICES["server"]["stop_grace_period"])[1]
     manifest = (ROOT / "deploy" / "kubernetes" / "statefulset.yaml").read_text()
     for text in (pages["kubernetes"], manifest):

@@ -17,6 +17,7 @@ import yaml
 
 from streameval.client import AlarmSettings, Client
 from streameval_server import Settings, create_token
+from streameval_server._web import metrics
 from streameval_server.testing import running_service
 
 from ..alarm_history import write_quiet_month
@@ -140,12 +141,13 @@ def watched(
         tls_certificate=path / "server.pem",
         tls_key=path / "server.key",
         tokens=tokens,
-        metrics_interval_s=1.0,  # as running_prometheus scrapes
     )
     with (
+        pytest.MonkeyPatch.context() as patched,
         running_service(settings) as addresses,
         Client(addresses.grpc, token=token, root_certificates=path / "ca.pem") as client,
     ):
+        patched.setattr(metrics, "_MAX_AGE_S", 0.9)  # as running_prometheus scrapes
         pair_of_models(client)
         hours_of_payments(client, 6)
         calibrated_cases(client)

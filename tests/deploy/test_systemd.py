@@ -70,6 +70,6 @@ def test_it_fits_the_server() -> None:
     assert config.parent == Path("/etc") / service["ConfigurationDirectory"]
     assert f"{config}" in PAGE
     assert f"useradd --system --no-create-home --shell /usr/sbin/nologin {service['User']}" in PAGE
-    assert re.findall(r"stop_grace_s, (\d+) s", UNIT) == [f"{Settings().stop_grace_s:g}"]
+    assert re.findall(r"stop_grace, (\d+) s", UNIT) == [f"{Settings().stop_grace_s:g}"]
     compose = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
     assert f"stop_grace_period: {service['TimeoutStopSec']}" in compose

@@ -17,7 +17,7 @@ pytest.importorskip("jmespath", reason="needs the extra payloads")
 from streameval import Evaluator
 from streameval.client import Client
 from streameval.payloads import PayloadMapping
-from streameval_server import Settings
+from streameval_server import Limits, Settings
 from streameval_server._payloads.row_budget import RowBudget
 from streameval_server.testing import running_service
 
@@ -279,7 +279,11 @@ def test_senders_without_tokens(tmp_path: Path) -> None:
 
 def test_senders_without_tokens_have_a_rate() -> None:
     """Ten seconds of it at once; then 429 and when to come again."""
-    options = {"intake": "127.0.0.1:0", "intake_streams": ("fraud",), "intake_rows_per_s": 1.0}
+    options = {
+        "intake": "127.0.0.1:0",
+        "intake_streams": ("fraud",),
+        "limits": Limits(max_intake_rows_per_s=1),
+    }
     with server(**options) as (_, _, intake):
         assert intake is not None
         assert post(intake, scores(*[0.5] * 12))["rows"] == 12
@@ -293,7 +297,11 @@ def test_ignored_events_and_refused_bodies_use_up_the_rate(monkeypatch: pytest.M
     """Each event counts, and the time of reading: not the request alone."""
     seconds: list[float] = []
     monkeypatch.setattr(RowBudget, "spend_time", lambda _, spent: seconds.append(spent))
-    options = {"intake": "127.0.0.1:0", "intake_streams": ("fraud",), "intake_rows_per_s": 1.0}
+    options = {
+        "intake": "127.0.0.1:0",
+        "intake_streams": ("fraud",),
+        "limits": Limits(max_intake_rows_per_s=1),
+    }
     head = {"specversion": "1.0", "id": "1", "source": "s", "type": "unheard-of"}
     batch = {"headers": {"content-type": "application/cloudevents-batch+json"}}
     with server(**options) as (_, _, intake):

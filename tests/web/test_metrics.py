@@ -29,15 +29,21 @@ from streameval_server._web.projection_metrics import SERIES_A_PROJECTION
 from streameval_server._web.verdict_metrics import QUALITIES, SERIES_A_VERDICT
 
 from ..late_labels import write_late_labels
-from .conftest import Site, reason, site
+from .conftest import IN_MEMORY, Site, reason, site
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 POINT_NAMES = Place.POINT.names(["threshold"])
 QUERY = "streameval.v1.QueryService"
-ALWAYS_ANEW = Settings(listen="127.0.0.1:0", memory=True, metrics_interval_s=0)
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+@pytest.fixture(autouse=True)
+def _anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each scrape collect for itself, and wait until it has all."""
+    monkeypatch.setattr(metrics, "_MAX_AGE_S", 0.0)
+    monkeypatch.setattr(metrics, "_MAX_WAIT_S", 20.0)
 
 
 def scraped(one: Site, **more: Any) -> Series:
@@ -76,7 +82,7 @@ def fill(one: Site, stream: str, *, seed: int, rows: int = 400, **more: Any) -> 
 
 def test_figures_are_the_snapshots() -> None:
     """Values, limits, counts and delays of both windows, exactly."""
-    with site(ALWAYS_ANEW) as one:
+    with site() as one:
         fill(one, "fraud/v3", seed=1)
         old = {"eventTimesUs": [str(hours_ago(5))]}
         one.show("fraud/v3", "+-+--+---+" * 20, **old)
@@ -107,7 +113,7 @@ def test_figures_are_the_snapshots() -> None:
 
 def test_rates_at_the_declared_threshold() -> None:
     """Values and limits of both windows and the threshold; without one there are no series."""
-    with site(ALWAYS_ANEW) as one:
+    with site() as one:
         settings = {"name": "fraud/v3", "settings": {"threshold": 0.75}}
         assert one.http.post("/v1/streams", json={"stream": settings}).status_code == 200
         fill(one, "fraud/v3", seed=1)
@@ -161,7 +167,7 @@ def test_rates_at_the_declared_threshold() -> None:
 
 def test_calibration_of_streams_on_the_probability_scale() -> None:
     """Values and limits of both windows; other streams have no such series."""
-    with site(ALWAYS_ANEW) as one:
+    with site() as one:
         settings = {"name": "prob/v1", "settings": {"scale": "SCALE_PROBABILITY"}}
         assert one.http.post("/v1/streams", json={"stream": settings}).status_code == 200
         rng = random.Random(4)
@@ -193,7 +199,7 @@ def test_calibration_of_streams_on_the_probability_scale() -> None:
 def test_projections_are_the_snapshots(tmp_path: Path) -> None:
     """Of streams whose labels come by id, in turn; refused figures have the reason and limits."""
     write_late_labels(tmp_path, "late/v1")
-    settings = replace(ALWAYS_ANEW, memory=False, data=tmp_path, metrics_window_s=3 * 86_400)
+    settings = replace(IN_MEMORY, memory=False, data=tmp_path, metrics_window="3d")
     with site(settings) as one:
         fill(one, "young/v1", seed=1)
         one.show("cases/v1", "+-+--+---+" * 20)
@@ -248,7 +254,7 @@ def test_projections_take_what_the_limit_leaves(tmp_path: Path) -> None:
     room = stream_metrics.SERIES_A_STREAM + 2 * stream_metrics.SERIES_A_METRIC + SERIES_A_PROJECTION
     for most, wanted in ((room, True), (room - 1, False)):
         settings = replace(
-            ALWAYS_ANEW, memory=False, data=tmp_path, limits=Limits(max_metric_series=most)
+            IN_MEMORY, memory=False, data=tmp_path, limits=Limits(max_metric_series=most)
         )
         with site(settings) as one:
             series = scraped(one)
@@ -282,7 +288,7 @@ def pair_of(one: Site, a: str, b: str, rows: int = 400) -> None:
 
 def test_pairs_are_the_comparisons() -> None:
     """Difference with limits at all looks, evidence, shared ids; deleted pairs are gone."""
-    with site(ALWAYS_ANEW) as one:
+    with site() as one:
         pair_of(one, "v3", "v4")
         series = scraped(one)
         assert at(series, "pairs_left_out") == 0
@@ -333,7 +339,7 @@ def test_pairs_take_turns_and_what_the_limit_leaves(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(pair_metrics, "MAX_NEW_PAIRS", 1)
     room = 4 * stream_metrics.SERIES_A_STREAM + SERIES_A_PAIR
     for most, expected in ((room + SERIES_A_PAIR, [1, 2, 2]), (room, [1, 1, 1])):
-        settings = replace(ALWAYS_ANEW, limits=Limits(max_metric_series=most))
+        settings = replace(IN_MEMORY, limits=Limits(max_metric_series=most))
         with site(settings) as one:
             pair_of(one, "v1", "v2", rows=40)
             pair_of(one, "v3", "v4", rows=40)
@@ -351,7 +357,7 @@ def hours_ago(hours: int) -> int:
 
 def test_what_is_undefined_has_no_series() -> None:
     """No value and no limits, rather than 0 or NaN."""
-    with site(ALWAYS_ANEW) as one:
+    with site() as one:
         one.show("a", "++")
         series = scraped(one)
         labels = {"stream": "a", "window": "all"}
@@ -364,7 +370,7 @@ def test_what_is_undefined_has_no_series() -> None:
 
 def test_the_server_and_its_calls() -> None:
     """Log, queue, memory; each call by its method and status, over gRPC and HTTP."""
-    with site(ALWAYS_ANEW) as one:
+    with site() as one:
         before = scraped(one)
         revision = one.push("a", "+-")
         one.http.get("/v1/streams/no/such:snapshot")
@@ -405,7 +411,7 @@ def test_calls_of_grpc_have_the_names_of_its_ecosystem(tmp_path: Path) -> None:
     """Started, handled by code in Go's spelling, and the seconds; of methods that exist."""
     path = tmp_path / "tokens.toml"
     token = create_token(path, "all", ["query"], None)
-    with site(replace(ALWAYS_ANEW, tokens=path)) as one:
+    with site(replace(IN_MEMORY, tokens=path)) as one:
         request = query_pb2.GetSnapshotRequest(selection=types_pb2.Selection(stream="none"))
         for given, code in ((token, "NOT_FOUND"), (None, "UNAUTHENTICATED")):
             with pytest.raises(grpc.RpcError, match=code):
@@ -446,7 +452,7 @@ def test_calls_of_grpc_have_the_names_of_its_ecosystem(tmp_path: Path) -> None:
 
 def test_batches_that_were_refused_are_counted() -> None:
     """Those of producers; without a producer a refusal counts as a failed call only."""
-    with site(ALWAYS_ANEW) as one:
+    with site() as one:
         wrong = {"stream": "a", "cases": {"scores": [0.5], "positives": []}}
         for sequence, producer in ((1, {"producer": "p", "epoch": 1}), (0, {})):
             body = {"batch": {**wrong, "sequence": sequence}, **producer}
@@ -459,7 +465,7 @@ def test_batches_that_were_refused_are_counted() -> None:
 
 def test_a_log_on_disk_is_measured(tmp_path: Path) -> None:
     """Its size, the free space, and the durations of commits."""
-    settings = replace(ALWAYS_ANEW, memory=False, data=tmp_path / "data")
+    settings = replace(IN_MEMORY, memory=False, data=tmp_path / "data")
     with site(settings) as one:
         one.show("a", "+-")
         series = scraped(one)
@@ -510,7 +516,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Return the clock that the metrics use."""
     clock = Clock()
     monkeypatch.setattr(metrics, "time", clock)
-    monkeypatch.setattr(metrics, "_MAX_WAIT_S", 20.0)
+    monkeypatch.setattr(metrics, "_MAX_AGE_S", 18.0)
     return clock
 
 
@@ -519,7 +525,7 @@ def test_figures_are_found_once_an_interval(clock: Clock) -> None:
     labels = {"stream": "a", "window": "all", "class": "positive"}
     # Two scrapers, each every 20 s, one with jitter: each gets one more case every time.
     scrapes = ((0, 1), (7, 1), (20, 3), (27, 3), (39, 5), (47, 5), (60, 7), (67, 7), (78.1, 9))
-    with site(replace(ALWAYS_ANEW, metrics_interval_s=20.0)) as one:
+    with site() as one:
         for at_s, found in scrapes:
             clock.now_s = at_s
             one.show("a", "+-")
@@ -542,7 +548,7 @@ def test_who_comes_while_figures_are_found_waits(
 
     monkeypatch.setattr(stream_metrics.StreamMetrics, "read", slow)
     with (
-        site(replace(ALWAYS_ANEW, metrics_interval_s=20.0)) as one,
+        site(IN_MEMORY) as one,
         ThreadPoolExecutor(3) as pool,
     ):
         first = pool.submit(scraped, one)
@@ -575,7 +581,7 @@ def test_a_stream_is_one_computation_and_only_what_changed_is_made_again(
 
     monkeypatch.setattr(stream_metrics, "_read", read)
     monkeypatch.setattr(QueryEngine, "_compute", computed)
-    with site(ALWAYS_ANEW) as one:
+    with site() as one:
         for name in ("a", "b"):
             one.push(name, "+-+-", eventTimesUs=[str(hours_ago(5))])
         started = at(scraped(one), "streams_missing")
@@ -606,6 +612,7 @@ def test_a_slow_collection_goes_on_and_scrapes_say_what_is_missing(
 
     monkeypatch.setattr(stream_metrics.StreamMetrics, "_stream", slow)
     monkeypatch.setattr(metrics, "_MAX_WAIT_S", 0.2)
+    monkeypatch.setattr(metrics, "_MAX_AGE_S", 9.0)
 
     def names(series: Series) -> set[str]:
         return {
@@ -645,7 +652,7 @@ def test_a_collection_that_fails_is_told_and_begun_again(
 
     monkeypatch.setattr(stream_metrics.StreamMetrics, "_stream", broken)
     labels = {"stream": "a", "window": "all", "class": "positive"}
-    with site(ALWAYS_ANEW) as one:
+    with site() as one:
         one.show("a", "+-+-")
         assert one.http.get("/metrics").status_code == 429
         assert "the metrics of streams were not collected: too much" in caplog.text
@@ -655,7 +662,7 @@ def test_a_collection_that_fails_is_told_and_begun_again(
 def test_a_scrape_chooses_streams_by_their_label() -> None:
     """The parameter `stream` names them and those below, the first ones first."""
     limits = Limits(max_metric_series=stream_metrics.SERIES_A_STREAM)
-    with site(replace(ALWAYS_ANEW, limits=limits)) as one:
+    with site(replace(IN_MEMORY, limits=limits)) as one:
         for name in ("ads", "fraud/v3", "fraudulent"):
             one.show(name, "+-+-")
         for chosen, shown, left_out in (
@@ -681,7 +688,7 @@ def test_series_are_limited() -> None:
     """The newest streams have series, the others are counted; all are within the limit."""
     most = 2 * stream_metrics.SERIES_A_STREAM + 1
     limits = Limits(max_metric_series=most)
-    with site(replace(ALWAYS_ANEW, limits=limits)) as one:
+    with site(replace(IN_MEMORY, limits=limits)) as one:
         for seed, name in enumerate(("c", "a", "d", "b")):
             fill(one, name, seed=seed)
             one.show(name, "+-+--+---+" * 5, eventTimesUs=[str(hours_ago(5))])
@@ -697,7 +704,7 @@ def test_series_are_limited() -> None:
 def test_streams_with_alarms_come_first_and_none_loses_its_series() -> None:
     """Declared alarms count more than the name; a stream that is made later displaces none."""
     limits = Limits(max_metric_series=2 * stream_metrics.SERIES_A_STREAM + 20)
-    with site(replace(ALWAYS_ANEW, limits=limits)) as one:
+    with site(replace(IN_MEMORY, limits=limits)) as one:
 
         def shown() -> set[str]:
             series = scraped(one)

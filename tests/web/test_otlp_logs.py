@@ -24,7 +24,7 @@ from opentelemetry.proto.collector.logs.v1 import logs_service_pb2 as logs_servi
 from streameval import Evaluator
 from streameval.client import Client
 from streameval.payloads import PayloadMapping
-from streameval_server import Settings
+from streameval_server import Limits, Settings
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._web.otlp_logs import OTLP_LOGS
 from streameval_server.testing import running_service
@@ -215,7 +215,11 @@ def test_the_exporter_repeats_what_passes() -> None:
     from opentelemetry._logs import LogRecord
     from opentelemetry.sdk._logs.export import SimpleLogRecordProcessor
 
-    options = {"intake": "127.0.0.1:0", "intake_streams": ("fraud",), "intake_rows_per_s": 10.0}
+    options = {
+        "intake": "127.0.0.1:0",
+        "intake_streams": ("fraud",),
+        "limits": Limits(max_intake_rows_per_s=10),
+    }
     with server(**options) as (http, client, intake):
         many = request_of(*(bento(0.5, f"r{row}") for row in range(105)))
         assert httpx.post(f"{intake}/v1/logs", json=many).json() == {}
@@ -448,7 +452,7 @@ def test_senders_without_tokens(tmp_path: Path) -> None:
         "tokens": tokens,
         "intake": "127.0.0.1:0",
         "intake_streams": ("fraud",),
-        "intake_rows_per_s": 1.0,
+        "limits": Limits(max_intake_rows_per_s=1),
     }
     with server(**options) as (http, _, intake):
         assert intake is not None

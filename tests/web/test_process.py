@@ -131,7 +131,7 @@ def test_a_request_that_outlasts_the_grace_is_told(
         await asyncio.Event().wait()
 
     monkeypatch.setattr(Runtime, "answer", endless)
-    settings = Settings(listen="127.0.0.1:0", memory=True, stop_grace_s=0.1)
+    settings = Settings(listen="127.0.0.1:0", memory=True, stop_grace="0.1s")
     with ThreadPoolExecutor(1) as pool:
         with running_service(settings) as addresses:
             asked = pool.submit(httpx.get, f"{addresses.http}/v1/streams/a:snapshot", timeout=20)

@@ -22,7 +22,6 @@ from streameval.checks import (
     id_problem,
     quoted,
     segment_key_problem,
-    segment_value_problem,
     stream_name_problem,
 )
 from streameval.kernel import check_scores, check_weights_allowed
@@ -387,7 +386,9 @@ def undeclared(stream: str, missing: tuple[str, ...], settings: StreamSettings) 
 
 def _check_value(value: str, path: str, limits: Limits) -> None:
     """Refuse a segment value that is too long or reserved."""
-    problem = segment_value_problem(value, limits.max_id_bytes)
+    problem = id_problem("segment value", value, limits.max_id_bytes) if value else None
+    if value == OTHER_VALUE:
+        problem = f"segment value {OTHER_VALUE} is reserved for values beyond the maximum of a key"
     if problem is not None:
         refuse(Code.INVALID_ARGUMENT, problem, path)
 

@@ -71,6 +71,9 @@ _MAX_PENDING_CALLS = 512
 to `_MAX_UNREAD_BYTES`. By default 1,000 to 3,000 wait: calls that came faster than the event
 loop accepts them took 860 MiB."""
 
+_STATE_CHECK_INTERVAL_S = 300.0
+"""Between two checks, each of one stream, that its state in memory is what the log gives."""
+
 _TOKENS_REFRESH_S = 1.0
 """Interval at which the tokens file is checked for changes, and open streams for their tokens."""
 
@@ -241,9 +244,9 @@ class Server:
 
     async def _check_states(self) -> None:
         """Compare the state with the log, one stream at a time."""
-        checks, interval_s = self.runtime.state_checks, self._settings.state_check_interval_s
-        while checks is not None and interval_s:
-            await asyncio.sleep(interval_s)
+        checks = self.runtime.state_checks
+        while checks is not None:
+            await asyncio.sleep(_STATE_CHECK_INTERVAL_S)
             await asyncio.to_thread(checks.step)
 
     def _warn_about_exposure(self) -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
-import math
 from dataclasses import asdict, dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
 import platformdirs
 
-from streameval import StreamEvalError
-from streameval.checks import stream_name_problem
+from streameval import InvalidInputError, StreamEvalError
+from streameval.checks import read_span, stream_name_problem
 from streameval.payloads import PayloadMapping  # noqa: TC001 - `configuration` reads the hints
 from streameval_server._model.limits import Limits
 
@@ -22,10 +22,6 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 HTTP_OFF = "off"
 _HTTP_PORT = 8080
 _MAX_WINDOW_S = 366 * 86_400
-_MAX_INTERVAL_S = 86_400
-_MAX_ROWS_PER_S = 10**9
-
-_MAY_BE_ZERO = frozenset({"max_state_bytes", "max_future_us"})
 
 
 class SettingsError(StreamEvalError, ValueError):
@@ -87,19 +83,11 @@ class Settings:
     log_level: LogLevel = "info"
     """The lowest level that is logged."""
 
-    stop_grace_s: float = 5.0
-    """Seconds that a stopping server gives to requests in progress."""
+    stop_grace: timedelta | str = "5s"
+    """How long a stopping server waits for requests in progress."""
 
-    metrics_window_s: float = 3600.0
-    """Length in seconds of the recent window whose metrics are exported to Prometheus."""
-
-    metrics_interval_s: float = 15.0
-    """Expected seconds between scrapes: metrics are computed at most once in about this time,
-    whatever the number of scrapers; 0 computes them at each scrape."""
-
-    state_check_interval_s: float = 300.0
-    """Seconds between two checks, each of one stream, that its state in memory is what the log
-    gives; 0 makes none."""
+    metrics_window: timedelta | str = "1h"
+    """Length of the recent window whose metrics are exported to Prometheus."""
 
     ingest: tuple[PayloadMapping, ...] = ()
     """Mappings of payloads to rows, in the order in which they are tried; ``[[ingest]]`` in the
@@ -110,9 +98,6 @@ class Settings:
 
     intake_streams: tuple[str, ...] = ()
     """The streams that senders without tokens may write, and those below them."""
-
-    intake_rows_per_s: float = 10_000.0
-    """Rows a second, in the long run, of all senders without tokens; ten seconds of it at once."""
 
     webhook: str | None = None
     """Where to send alarms: https, or http to this machine; nowhere else."""
@@ -184,21 +169,34 @@ class Settings:
             )
 
     def _check_numbers(self) -> None:
-        """Raise SettingsError where a number is out of its range."""
-        if not 0 <= self.stop_grace_s < math.inf:
-            raise SettingsError(f"stop_grace_s must be 0 or more, got {self.stop_grace_s}")
-        for name, value, minimum, maximum in (
-            ("metrics_window_s", self.metrics_window_s, 1, _MAX_WINDOW_S),
-            ("metrics_interval_s", self.metrics_interval_s, 0, _MAX_INTERVAL_S),
-            ("state_check_interval_s", self.state_check_interval_s, 0, _MAX_INTERVAL_S),
-            ("intake_rows_per_s", self.intake_rows_per_s, 1, _MAX_ROWS_PER_S),
-        ):
-            if not minimum <= value <= maximum:
-                raise SettingsError(f"{name} must be from {minimum} to {maximum}, got {value}")
+        """Raise SettingsError where a number or a span of time is out of its range."""
+        spans = {"stop_grace": self.stop_grace, "metrics_window": self.metrics_window}
         for name, value in asdict(self.limits).items():
-            minimum = 0 if name in _MAY_BE_ZERO else 1
+            if isinstance(value, (timedelta, str)):
+                spans[f"limits.{name}"] = value
+                continue
+            minimum = 0 if name == "max_state_bytes" else 1
             if value < minimum:
                 raise SettingsError(f"limits.{name} must be at least {minimum}, got {value}")
+        for name, value in spans.items():
+            try:
+                read_span(value, name)
+            except InvalidInputError as error:
+                raise SettingsError(str(error)) from None
+        if not 1 <= self.metrics_window_s <= _MAX_WINDOW_S:
+            raise SettingsError(
+                f"metrics_window must be from 1s to 366d, got {self.metrics_window}"
+            )
+
+    @property
+    def stop_grace_s(self) -> float:
+        """`stop_grace` in seconds."""
+        return read_span(self.stop_grace, "stop_grace").total_seconds()
+
+    @property
+    def metrics_window_s(self) -> float:
+        """`metrics_window` in seconds."""
+        return read_span(self.metrics_window, "metrics_window").total_seconds()
 
     def _missing(self) -> str:
         missing = []

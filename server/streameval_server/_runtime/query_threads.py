@@ -272,8 +272,8 @@ class QueryThreads:
         seconds = time.monotonic() - computation.begin_s
         if seconds > limits.max_query_s:
             raise _too_large(
-                f"the query has computed for {seconds:.1f} s, the most is {limits.max_query_s} s",
-                "limits.max_query_s",
+                f"the query has computed for {seconds:.1f} s, the most is {limits.max_query_s:g} s",
+                "limits.max_query",
             )
 
     def _start(

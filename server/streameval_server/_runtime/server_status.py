@@ -37,7 +37,7 @@ _MAX_ACK_WAIT_S = 5.0
 
 _ACK_WAITS = {
     "disk": "the disk does not take what is written",
-    "lag": "durable rows are not visible yet, and the most of these wait (limits.max_lag_rows)",
+    "lag": "durable rows are not visible yet, and the most of these wait",
     "memory": "there is no memory for more rows (limits.max_state_bytes)",
     "queue": "earlier batches are being committed",
 }
@@ -169,16 +169,17 @@ def _warnings(
         )
     if not status.HasField("disk"):
         yield "nothing is kept on disk: all data is lost when the process ends (--memory)"
-    for name, value, limit, setting in (
-        ("state", status.state_bytes, limits.max_state_bytes, "max_state_bytes"),
-        ("waiting ids", status.pending, limits.max_pending_total, "max_pending_total"),
-        ("streams", status.streams, limits.max_streams, "max_streams"),
-        ("producers", len(runtime.core.committer.marks), limits.max_producers, "max_producers"),
-        ("queue", status.queued_bytes, limits.max_queue_bytes, "max_queue_bytes"),
-        ("lag", status.lag_rows, limits.max_lag_rows, "max_lag_rows"),
+    marks = runtime.core.committer.marks
+    for name, value, limit, what in (
+        ("state", status.state_bytes, limits.max_state_bytes, " (limits.max_state_bytes)"),
+        ("waiting ids", status.pending, limits.max_pending_total, " (limits.max_pending_total)"),
+        ("streams", status.streams, limits.max_streams, " (limits.max_streams)"),
+        ("producers", len(marks), limits.max_producers, " (limits.max_producers)"),
+        ("queue", status.queued_bytes, limits.max_queue_bytes, ": the disk does not keep up"),
+        ("lag", status.lag_rows, limits.max_lag_rows, ": the processor does not keep up"),
     ):
         if limit and value >= _WARN_SHARE * limit:
-            yield f"{name}: {value:,} of at most {limit:,} (limits.{setting})"
+            yield f"{name}: {value:,} of at most {limit:,}{what}"
     p99_ms = status.commits.p99.ToNanoseconds() / 1e6
     if p99_ms > _MAX_COMMIT_S * 1e3:
         yield f"the disk is slow: 1 of 100 commits takes over {p99_ms:.0f} ms"

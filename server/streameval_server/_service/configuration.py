@@ -8,9 +8,9 @@ The first source that has a value wins::
     the default
 
 Limits are below ``[limits]`` in the file, and ``STREAMEVAL_LIMITS_...`` in the
-environment. Mappings of payloads, ``[[ingest]]``, are in the file only; lists of names
-are separated by commas in the environment and in flags. Paths in the file are relative
-to it. An unknown name in a file, a flag or a variable is an error.
+environment. Mappings of payloads, ``[[ingest]]``, are in the file only; a setting without
+an entry in `FLAGS` is there or in the environment, where commas separate a list of names.
+Paths in the file are relative to it. An unknown name in a file, a flag or a variable is an error.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ import json
 import os
 import re
 from dataclasses import MISSING, dataclass, fields, is_dataclass
+from datetime import timedelta
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 from streameval import InvalidInputError, StreamEvalError
-from streameval.checks import check_variables, read_toml, redact_tokens
+from streameval.checks import check_variables, read_span, read_toml, redact_tokens
 from streameval.payloads import PayloadMapping, mappings_of
 from streameval_server._model.limits import Limits
 from streameval_server._model.server_settings import Settings, SettingsError
@@ -53,17 +54,10 @@ FLAGS = {
     "tokens": "the tokens file",
     "accept_loss": "for one start: go on although acknowledged rows are lost",
     "auto_create": "create a stream with its first batch",
-    "intake": "where to take CloudEvents from senders without tokens",
-    "intake_streams": "the streams that they may write, separated by commas",
-    "intake_rows_per_s": "rows a second that they may send",
-    "webhook": "where to send alarms: https, or http to this machine",
-    "webhook_secret": "the file with the key that signs them",
-    "stop_grace_s": "seconds that calls get to end when the server stops",
+    "stop_grace": "how long calls get to end when the server stops, such as 5s",
     "log_format": "text or json",
     "log_level": "debug, info, warning or error",
-    "metrics_window_s": "seconds of the recent window in /metrics",
-    "metrics_interval_s": "seconds between scrapes of /metrics",
-    "state_check_interval_s": "seconds between checks of the state against the log; 0: none",
+    "metrics_window": "the recent window in /metrics, such as 1h",
     "limits.max_state_bytes": "refuse ingest while counts take more memory; 0 is no limit",
 }
 """The settings that have a flag, with its help; the others are set in files only."""
@@ -86,13 +80,15 @@ class _Setting:
 def _settings_of(kind: type[Any], prefix: str = "") -> Iterator[_Setting]:
     hints = get_type_hints(kind)
     for field in fields(kind):
+        if field.name not in kind.__annotations__:
+            continue  # of `Capacities`
         hint = hints[field.name]
         if is_dataclass(hint):
             assert isinstance(hint, type)
             yield from _settings_of(hint, f"{prefix}{field.name}.")
             continue
         kinds = [part for part in get_args(hint) if part is not NoneType]
-        plain = kinds[0] if NoneType in get_args(hint) else hint
+        plain = kinds[0] if {NoneType, timedelta} & {*get_args(hint)} else hint
         default = None if field.default is MISSING else field.default
         yield _Setting(prefix + field.name, plain, default)
 
@@ -270,10 +266,7 @@ def _convert(setting: _Setting, value: object, source: str, base: Path) -> objec
             raise SettingsError(f"{source}: {error}") from None
     if kind == tuple[str, ...]:
         wanted = "a list of names"
-        given = value.split(",") if isinstance(value, str) else value
-        converted = None
-        if isinstance(given, list) and all(isinstance(each, str) for each in given):
-            converted = tuple(each.strip() for each in given)
+        converted = _names(value)
     elif get_origin(kind) is Literal:
         wanted = " or ".join(get_args(kind))
         converted = value if value in get_args(kind) else None
@@ -283,6 +276,9 @@ def _convert(setting: _Setting, value: object, source: str, base: Path) -> objec
     elif kind is Path:
         wanted = "a path"
         converted = _path(setting.name, value, source, base)
+    elif kind is timedelta:
+        wanted = "a span of time such as 90s, 15m or 24h"
+        converted = _span(value, setting.name)
     elif kind is str:
         wanted = "text"
         converted = value if isinstance(value, str) else None
@@ -304,6 +300,21 @@ def _path(name: str, value: object, source: str, base: Path) -> Path | None:
             f"{source}: {name} begins with ~, and that home directory is not known, got "
             f"{str(value)!r}: write the whole path"
         ) from None
+
+
+def _names(value: object) -> tuple[str, ...] | None:
+    given = value.split(",") if isinstance(value, str) else value
+    if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
+        return None
+    return tuple(each.strip() for each in given)
+
+
+def _span(value: object, name: str) -> str | None:
+    """Return a text that is a span of time as it is."""
+    try:
+        return value if isinstance(value, str) and read_span(value, name) else None
+    except InvalidInputError:
+        return None
 
 
 def _number(kind: type[int | float], value: object) -> float | None:
@@ -333,5 +344,7 @@ def _toml(value: object) -> str:
         return f"{{ {', '.join(pairs)} }}"
     if isinstance(value, (bool, int, float)):
         return str(value).lower()
+    if isinstance(value, timedelta):
+        value = f"{value.total_seconds()}s"
     # JSON's strings are TOML's, except that TOML requires U+007F escaped.
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -63,7 +63,6 @@ def make_app(
         server,
         runner,
         CollectorRegistry(),
-        interval_s=settings.metrics_interval_s,
         window_s=settings.metrics_window_s,
         max_series=settings.limits.max_metric_series,
         intake=intake,

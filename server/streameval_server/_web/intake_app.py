@@ -47,7 +47,7 @@ def make_intake_app(server: Server, settings: Settings, intake: PayloadIntake) -
     """
     runner = CallRunner(server.guard, server.call_log)
     bodies = BodyReader(settings.limits)
-    budget = RowBudget(settings.intake_rows_per_s)
+    budget = RowBudget(settings.limits.max_intake_rows_per_s)
     names = ", ".join(settings.intake_streams)
 
     def forbids(stream: str) -> str | None:

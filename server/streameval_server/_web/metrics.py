@@ -2,7 +2,7 @@
 
 Collecting is expensive, so it goes on in the background: a scrape waits for it for `_MAX_WAIT_S` at
 most, and then answers what is known, with the number of streams that are still missing. The result
-is kept for about the scrape interval and shared by all scrapers who may see, and ask for, the same
+is kept for some seconds and shared by all scrapers who may see, and ask for, the same
 streams; a token limited to some streams
 gets the metrics of those, and of the server only what does not depend on other streams.
 """
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_MAX_AGE = 0.9
-"""Age, as a share of the interval, up to which a result is served again. Below 1, because
-a scrape may come a little early and must still get new figures."""
+_MAX_AGE_S = 9.0
+"""Age up to which a result is served again: below a scrape interval of 10 s, because a scrape
+may come a little early and must still get new metrics."""
 
 _MAX_CACHED_SCRAPES = 8
 """Cached results: one for each set of streams that scrapers' tokens cover and that they ask for."""
@@ -80,8 +80,6 @@ class Metrics:
         Authorises and logs each scrape.
     registry
         The registry for metrics of calls; not shared.
-    interval_s
-        The scrape interval; with 0 every scrape collects for itself, and waits until it has all.
     window_s, max_series
         As in StreamMetrics.
     intake
@@ -94,7 +92,6 @@ class Metrics:
         runner: CallRunner,
         registry: CollectorRegistry,
         *,
-        interval_s: float,
         window_s: float,
         max_series: int,
         intake: PayloadIntake | None,
@@ -103,8 +100,6 @@ class Metrics:
         self.calls = CallMetrics(registry)
         self._registry = registry
         self._runner = runner
-        self._max_age_s = _MAX_AGE * interval_s
-        self._max_wait_s = _MAX_WAIT_S if interval_s else None
         self._window_s = window_s
         self._status = server.methods.find(_STATUS)
         self._streams = StreamMetrics(server, window_s=window_s, max_series=max_series)
@@ -144,17 +139,17 @@ class Metrics:
             scrape = self._scrapes[key] = _Scrape()
         arrived_s = time.monotonic()
         loop = asyncio.get_running_loop()
-        until_s = None if self._max_wait_s is None else loop.time() + self._max_wait_s
+        until_s = loop.time() + _MAX_WAIT_S
         # The age runs from the start of the collection to the arrival of the scrape. Scrapes
         # that arrive while one collects then share its result, and a slow collection does not
         # look fresh.
-        while arrived_s - scrape.started_s >= self._max_age_s:
+        while arrived_s - scrape.started_s >= _MAX_AGE_S:
             own = None
             if scrape.collecting is None:
                 own = asyncio.create_task(self._collect(scrape, streams, chosen))
                 own.add_done_callback(_report)
                 scrape.collecting = own
-            left_s = None if until_s is None else max(until_s - loop.time(), 0.0)
+            left_s = max(until_s - loop.time(), 0.0)
             done, _ = await asyncio.wait({scrape.collecting}, timeout=left_s)
             if not done:
                 break

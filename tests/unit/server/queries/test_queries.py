@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from datetime import timedelta
 
 import pytest
 
@@ -327,14 +328,16 @@ def test_a_fair_lock_passes_a_thread_that_loops() -> None:
     assert sorted(waited)[25] <= 3, waited
 
 
-@pytest.mark.parametrize("limit", ["max_query_s", "max_query_cells"])
-def test_a_query_above_its_limits_ends_between_two_windows(monkeypatch, limit):
+@pytest.mark.parametrize(
+    ("limit", "most"), [("max_query", timedelta(seconds=25)), ("max_query_cells", 25)]
+)
+def test_a_query_above_its_limits_ends_between_two_windows(monkeypatch, limit, most):
     """By time or by the scores that it reads, with the setting to change; others go on."""
     seconds = iter(range(0, 1_000, 10))
     monkeypatch.setattr(query_threads.time, "monotonic", lambda: next(seconds))
 
     async def scenario() -> None:
-        limits = Limits(**{"max_query_s": 10_000, limit: 25})
+        limits = Limits(**{"max_query": "3h", limit: most})
         queries = QueryThreads(Clock(), limits)
         windows: list[int] = []
 

@@ -344,7 +344,7 @@ def test_a_stop_does_not_wait_for_health_watches() -> None:
     """A health watch, which stays open for ever, gets the new status and ends."""
 
     async def scenario() -> None:
-        server = Server(Settings(listen="127.0.0.1:0", memory=True, stop_grace_s=600))
+        server = Server(Settings(listen="127.0.0.1:0", memory=True, stop_grace="10m"))
         await server.start()
         async with grpc.aio.insecure_channel(server.address) as channel:
             health = health_pb2_grpc.HealthStub(channel)

@@ -16,6 +16,7 @@ from streameval.client import Client
 from streameval.v1 import admin_pb2, admin_pb2_grpc
 from streameval_server import Limits, Settings
 from streameval_server._core.recovery import ServerCore, open_core
+from streameval_server._grpc import server
 from streameval_server._log import checkpoint
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.threads import FairLock
@@ -103,12 +104,9 @@ def status_of(address: str) -> admin_pb2.GetServerStatusResponse:
 
 def test_a_busy_server_raises_no_false_alarm(tmp_path, monkeypatch):
     """Batches, ids that expire and checkpoints while it checks; then an alarm in its status."""
-    settings = Settings(
-        listen="127.0.0.1:0",
-        data=tmp_path,
-        state_check_interval_s=0.001,
-        limits=Limits(checkpoint_bytes=10_000),
-    )
+    monkeypatch.setattr(server, "_STATE_CHECK_INTERVAL_S", 0.001)
+    limits = Limits(checkpoint_bytes=10_000)
+    settings = Settings(listen="127.0.0.1:0", data=tmp_path, limits=limits)
     rng = np.random.default_rng(5)
     with running_server(settings) as address, Client(address) as client:
         client.create_stream("s", label_ttl=timedelta(seconds=1))
