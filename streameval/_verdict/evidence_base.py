@@ -42,8 +42,9 @@ SIDES: Final = 2 * len(CALLS)
 SEGMENT_SIDES: Final = 4
 """Segments are watched for what becomes worse."""
 MAX_SEGMENTS: Final = 32
-MAX_BYTES: Final = 16_384
-"""The most bytes of evidence: segments get what the rest leaves."""
+MAX_BYTES: Final = 16_384 - 24 * 9
+"""The most bytes of evidence: segments get what the rest leaves. 16 KB with the 24 last changes of
+quality that a server keeps."""
 _FIXED_BYTES: Final = MAX_FINE * ROW.itemsize + MAX_DAYS * SPANNED.itemsize + 1_982
 _BYTES_A_SEGMENT: Final = SEGMENT_SIDES * (4 * len(FRACTIONS) + 2) + 2
 SHARES: Final = ("prevalence", "labelled_share")

@@ -19,6 +19,8 @@ FirstChanged = Literal["scores", "prevalence", "labelled_share", "same_time"]
 
 MARGIN: Final = 0.05
 """A fall that is not larger than this does not keep a stream from being called steady."""
+_SHOWN_CALLED: Final = 5
+"""Of the history in print; `to_dict` has all of it."""
 SURE: Final = "a healthy stream is called worse less than once in 100 years on average"
 
 
@@ -124,6 +126,28 @@ class Base(Result):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Called(Result):
+    """What a stream was called from a time on.
+
+    Attributes
+    ----------
+    quality : str
+        As of `Verdict`.
+    called : datetime
+        When it was called so, by the server's clock.
+    since : datetime or None
+        Since when it was so, in event time, as it was known then.
+    is_accepted : bool
+        Whether what was then was accepted as the new normal: from then on it was too early.
+    """
+
+    quality: Quality
+    called: datetime
+    since: datetime | None = None
+    is_accepted: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Verdict(Result):
     """What is known of a stream's quality at a time, against its base.
 
@@ -167,6 +191,8 @@ class Verdict(Result):
         At most two reasons, each with what to do.
     sure : str
         The rate of wrong calls that holds, in words.
+    history : tuple of Called
+        What it was called until now, the oldest first; at most 24. A server's alone.
     sentence : str
         All of it in one or two sentences.
     happened : str
@@ -205,6 +231,7 @@ class Verdict(Result):
     could_be_wrong: tuple[str, ...] = ()
     sure: str = SURE
     happened: str = ""
+    history: tuple[Called, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as values that JSON has.
@@ -243,6 +270,7 @@ class Verdict(Result):
             if since is not None:
                 limits = f"{_minute(since.earliest)} to {_minute(since.latest)}"
                 notes.append(f"{label}: {_minute(since.likeliest)} ({limits}) UTC")
+        notes += [f"called: {_called(each)}" for each in self.history[-_SHOWN_CALLED:]]
         notes += [f"could be wrong: {text}" for text in self.could_be_wrong]
         if self.quality in {"worse", "better", "recovered", "steady", "unsure"}:
             notes.append(f"sure: {self.sure}")
@@ -252,6 +280,13 @@ class Verdict(Result):
 def _name_of(figure: VerdictFigure) -> str:
     at = "" if figure.prevalence is None else f" at a prevalence of {figure.prevalence:.4g}"
     return f"{title_of(figure.metric)}{at}"
+
+
+def _called(former: Called) -> str:
+    if former.is_accepted:
+        return f"{_minute(former.called)} UTC: accepted as the new normal"
+    since = "" if former.since is None else f" since {_minute(former.since)}"
+    return f"{_minute(former.called)} UTC: {former.quality}{since}"
 
 
 def _plain(value: Any) -> Any:

@@ -26,7 +26,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from streameval.v1 import types_pb2 as streameval_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bstreameval/v1/verdict.proto\x12\rstreameval.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19streameval/v1/types.proto\"\xd4\x05\n\x07Verdict\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12.\n\x07quality\x18\x02 \x01(\x0e\x32\x1d.streameval.v1.VerdictQuality\x12(\n\x04\x66low\x18\x03 \x01(\x0e\x32\x1a.streameval.v1.VerdictFlow\x12\x10\n\x08sentence\x18\x04 \x01(\t\x12-\n\x07\x66igures\x18\x05 \x03(\x0b\x32\x1c.streameval.v1.VerdictFigure\x12*\n\x05since\x18\x06 \x01(\x0b\x32\x1b.streameval.v1.VerdictSince\x12-\n\x08returned\x18\x07 \x01(\x0b\x32\x1b.streameval.v1.VerdictSince\x12,\n\x07\x62\x65\x63\x61use\x18\x08 \x03(\x0b\x32\x1b.streameval.v1.VerdictCause\x12*\n\x05\x66irst\x18\t \x01(\x0e\x32\x1b.streameval.v1.VerdictFirst\x12)\n\x05moved\x18\n \x03(\x0b\x32\x1a.streameval.v1.VerdictMove\x12\x12\n\x05\x61larm\x18\x0b \x01(\rH\x00\x88\x01\x01\x12(\n\x04\x62\x61se\x18\x0c \x01(\x0b\x32\x1a.streameval.v1.VerdictBase\x12\x15\n\x08\x65xcluded\x18\r \x01(\x01H\x01\x88\x01\x01\x12\x0e\n\x06margin\x18\x0e \x01(\x01\x12&\n\x02\x61t\x18\x0f \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bvalid_until\x18\x10 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\x0e\x63ould_be_wrong\x18\x11 \x03(\t\x12\x0c\n\x04sure\x18\x12 \x01(\t\x12\x31\n\tprojected\x18\x13 \x01(\x0b\x32\x1e.streameval.v1.VerdictInterval\x12\x10\n\x08happened\x18\x14 \x01(\tB\x08\n\x06_alarmB\x0b\n\t_excluded\"\xd8\x01\n\rVerdictFigure\x12\x0e\n\x06metric\x18\x01 \x01(\t\x12\x17\n\nprevalence\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12.\n\x06\x62\x65\x66ore\x18\x03 \x01(\x0b\x32\x1e.streameval.v1.VerdictInterval\x12+\n\x03now\x18\x04 \x01(\x0b\x32\x1e.streameval.v1.VerdictInterval\x12\x32\n\ndifference\x18\x05 \x01(\x0b\x32\x1e.streameval.v1.VerdictIntervalB\r\n\x0b_prevalence\"\xa1\x01\n\x0fVerdictInterval\x12\x15\n\x08\x65stimate\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x12\n\x05lower\x18\x02 \x01(\x01H\x01\x88\x01\x01\x12\x12\n\x05upper\x18\x03 \x01(\x01H\x02\x88\x01\x01\x12\r\n\x05level\x18\x04 \x01(\x01\x12\x0e\n\x06method\x18\x05 \x01(\t\x12\x0f\n\x07\x61nytime\x18\x06 \x01(\x08\x42\x0b\n\t_estimateB\x08\n\x06_lowerB\x08\n\x06_upper\"\xac\x01\n\x0cVerdictSince\x12,\n\x08\x65\x61rliest\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\tlikeliest\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12*\n\x06latest\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0b\x61nnotations\x18\x04 \x03(\t\"f\n\x0cVerdictCause\x12\'\n\x07segment\x18\x01 \x01(\x0b\x32\x16.streameval.v1.Segment\x12\x12\n\x05share\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x0f\n\x07\x65_value\x18\x03 \x01(\x01\x42\x08\n\x06_share\"d\n\x0bVerdictMove\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x62\x65\x66ore\x18\x02 \x01(\x01\x12\x0b\n\x03now\x18\x03 \x01(\x01\x12*\n\x05since\x18\x04 \x01(\x0b\x32\x1b.streameval.v1.VerdictSince\"p\n\x0bVerdictBase\x12&\n\x04span\x18\x01 \x01(\x0b\x32\x18.streameval.v1.TimeRange\x12\x11\n\tpositives\x18\x02 \x01(\x04\x12\x11\n\tnegatives\x18\x03 \x01(\x04\x12\x13\n\x0bis_declared\x18\x04 \x01(\x08\"a\n\x11GetVerdictRequest\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x14\n\x0cmin_revision\x18\x02 \x01(\x04\x12&\n\x02\x61t\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"O\n\x12GetVerdictResponse\x12\'\n\x07verdict\x18\x01 \x01(\x0b\x32\x16.streameval.v1.Verdict\x12\x10\n\x08revision\x18\x02 \x01(\x04\"%\n\x13\x41\x63\x63\x65ptNormalRequest\x12\x0e\n\x06stream\x18\x01 \x01(\t\"Q\n\x14\x41\x63\x63\x65ptNormalResponse\x12\'\n\x07verdict\x18\x01 \x01(\x0b\x32\x16.streameval.v1.Verdict\x12\x10\n\x08revision\x18\x02 \x01(\x04*\xdd\x01\n\x0eVerdictQuality\x12\x1f\n\x1bVERDICT_QUALITY_UNSPECIFIED\x10\x00\x12\x19\n\x15VERDICT_QUALITY_WORSE\x10\x01\x12\x1a\n\x16VERDICT_QUALITY_BETTER\x10\x02\x12\x1d\n\x19VERDICT_QUALITY_RECOVERED\x10\x03\x12\x1a\n\x16VERDICT_QUALITY_STEADY\x10\x04\x12\x1a\n\x16VERDICT_QUALITY_UNSURE\x10\x05\x12\x1c\n\x18VERDICT_QUALITY_IMMATURE\x10\x06*\x8c\x01\n\x0bVerdictFlow\x12\x1c\n\x18VERDICT_FLOW_UNSPECIFIED\x10\x00\x12\x13\n\x0fVERDICT_FLOW_OK\x10\x01\x12\x17\n\x13VERDICT_FLOW_SILENT\x10\x02\x12\x1a\n\x16VERDICT_FLOW_NO_LABELS\x10\x03\x12\x15\n\x11VERDICT_FLOW_LATE\x10\x04*\xa4\x01\n\x0cVerdictFirst\x12\x1d\n\x19VERDICT_FIRST_UNSPECIFIED\x10\x00\x12\x18\n\x14VERDICT_FIRST_SCORES\x10\x01\x12\x1c\n\x18VERDICT_FIRST_PREVALENCE\x10\x02\x12 \n\x1cVERDICT_FIRST_LABELLED_SHARE\x10\x03\x12\x1b\n\x17VERDICT_FIRST_SAME_TIME\x10\x04\x42r\n\rstreameval.v1B\x0cVerdictProtoP\x01Z\x1astreameval/v1;streamevalv1\xa2\x02\x03SEV\xaa\x02\rStreameval.V1\xca\x02\rStreameval\\V1\xea\x02\x0eStreameval::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bstreameval/v1/verdict.proto\x12\rstreameval.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19streameval/v1/types.proto\"\x83\x06\n\x07Verdict\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12.\n\x07quality\x18\x02 \x01(\x0e\x32\x1d.streameval.v1.VerdictQuality\x12(\n\x04\x66low\x18\x03 \x01(\x0e\x32\x1a.streameval.v1.VerdictFlow\x12\x10\n\x08sentence\x18\x04 \x01(\t\x12-\n\x07\x66igures\x18\x05 \x03(\x0b\x32\x1c.streameval.v1.VerdictFigure\x12*\n\x05since\x18\x06 \x01(\x0b\x32\x1b.streameval.v1.VerdictSince\x12-\n\x08returned\x18\x07 \x01(\x0b\x32\x1b.streameval.v1.VerdictSince\x12,\n\x07\x62\x65\x63\x61use\x18\x08 \x03(\x0b\x32\x1b.streameval.v1.VerdictCause\x12*\n\x05\x66irst\x18\t \x01(\x0e\x32\x1b.streameval.v1.VerdictFirst\x12)\n\x05moved\x18\n \x03(\x0b\x32\x1a.streameval.v1.VerdictMove\x12\x12\n\x05\x61larm\x18\x0b \x01(\rH\x00\x88\x01\x01\x12(\n\x04\x62\x61se\x18\x0c \x01(\x0b\x32\x1a.streameval.v1.VerdictBase\x12\x15\n\x08\x65xcluded\x18\r \x01(\x01H\x01\x88\x01\x01\x12\x0e\n\x06margin\x18\x0e \x01(\x01\x12&\n\x02\x61t\x18\x0f \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bvalid_until\x18\x10 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\x0e\x63ould_be_wrong\x18\x11 \x03(\t\x12\x0c\n\x04sure\x18\x12 \x01(\t\x12\x31\n\tprojected\x18\x13 \x01(\x0b\x32\x1e.streameval.v1.VerdictInterval\x12\x10\n\x08happened\x18\x14 \x01(\t\x12-\n\x07history\x18\x15 \x03(\x0b\x32\x1c.streameval.v1.VerdictCalledB\x08\n\x06_alarmB\x0b\n\t_excluded\"\xd8\x01\n\rVerdictFigure\x12\x0e\n\x06metric\x18\x01 \x01(\t\x12\x17\n\nprevalence\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12.\n\x06\x62\x65\x66ore\x18\x03 \x01(\x0b\x32\x1e.streameval.v1.VerdictInterval\x12+\n\x03now\x18\x04 \x01(\x0b\x32\x1e.streameval.v1.VerdictInterval\x12\x32\n\ndifference\x18\x05 \x01(\x0b\x32\x1e.streameval.v1.VerdictIntervalB\r\n\x0b_prevalence\"\xa1\x01\n\x0fVerdictInterval\x12\x15\n\x08\x65stimate\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x12\n\x05lower\x18\x02 \x01(\x01H\x01\x88\x01\x01\x12\x12\n\x05upper\x18\x03 \x01(\x01H\x02\x88\x01\x01\x12\r\n\x05level\x18\x04 \x01(\x01\x12\x0e\n\x06method\x18\x05 \x01(\t\x12\x0f\n\x07\x61nytime\x18\x06 \x01(\x08\x42\x0b\n\t_estimateB\x08\n\x06_lowerB\x08\n\x06_upper\"\xac\x01\n\x0cVerdictSince\x12,\n\x08\x65\x61rliest\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\tlikeliest\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12*\n\x06latest\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0b\x61nnotations\x18\x04 \x03(\t\"f\n\x0cVerdictCause\x12\'\n\x07segment\x18\x01 \x01(\x0b\x32\x16.streameval.v1.Segment\x12\x12\n\x05share\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x0f\n\x07\x65_value\x18\x03 \x01(\x01\x42\x08\n\x06_share\"d\n\x0bVerdictMove\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x62\x65\x66ore\x18\x02 \x01(\x01\x12\x0b\n\x03now\x18\x03 \x01(\x01\x12*\n\x05since\x18\x04 \x01(\x0b\x32\x1b.streameval.v1.VerdictSince\"p\n\x0bVerdictBase\x12&\n\x04span\x18\x01 \x01(\x0b\x32\x18.streameval.v1.TimeRange\x12\x11\n\tpositives\x18\x02 \x01(\x04\x12\x11\n\tnegatives\x18\x03 \x01(\x04\x12\x13\n\x0bis_declared\x18\x04 \x01(\x08\"\xab\x01\n\rVerdictCalled\x12.\n\x07quality\x18\x01 \x01(\x0e\x32\x1d.streameval.v1.VerdictQuality\x12*\n\x06\x63\x61lled\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x05since\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0bis_accepted\x18\x04 \x01(\x08\"a\n\x11GetVerdictRequest\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x14\n\x0cmin_revision\x18\x02 \x01(\x04\x12&\n\x02\x61t\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"O\n\x12GetVerdictResponse\x12\'\n\x07verdict\x18\x01 \x01(\x0b\x32\x16.streameval.v1.Verdict\x12\x10\n\x08revision\x18\x02 \x01(\x04\"%\n\x13\x41\x63\x63\x65ptNormalRequest\x12\x0e\n\x06stream\x18\x01 \x01(\t\"Q\n\x14\x41\x63\x63\x65ptNormalResponse\x12\'\n\x07verdict\x18\x01 \x01(\x0b\x32\x16.streameval.v1.Verdict\x12\x10\n\x08revision\x18\x02 \x01(\x04*\xdd\x01\n\x0eVerdictQuality\x12\x1f\n\x1bVERDICT_QUALITY_UNSPECIFIED\x10\x00\x12\x19\n\x15VERDICT_QUALITY_WORSE\x10\x01\x12\x1a\n\x16VERDICT_QUALITY_BETTER\x10\x02\x12\x1d\n\x19VERDICT_QUALITY_RECOVERED\x10\x03\x12\x1a\n\x16VERDICT_QUALITY_STEADY\x10\x04\x12\x1a\n\x16VERDICT_QUALITY_UNSURE\x10\x05\x12\x1c\n\x18VERDICT_QUALITY_IMMATURE\x10\x06*\x8c\x01\n\x0bVerdictFlow\x12\x1c\n\x18VERDICT_FLOW_UNSPECIFIED\x10\x00\x12\x13\n\x0fVERDICT_FLOW_OK\x10\x01\x12\x17\n\x13VERDICT_FLOW_SILENT\x10\x02\x12\x1a\n\x16VERDICT_FLOW_NO_LABELS\x10\x03\x12\x15\n\x11VERDICT_FLOW_LATE\x10\x04*\xa4\x01\n\x0cVerdictFirst\x12\x1d\n\x19VERDICT_FIRST_UNSPECIFIED\x10\x00\x12\x18\n\x14VERDICT_FIRST_SCORES\x10\x01\x12\x1c\n\x18VERDICT_FIRST_PREVALENCE\x10\x02\x12 \n\x1cVERDICT_FIRST_LABELLED_SHARE\x10\x03\x12\x1b\n\x17VERDICT_FIRST_SAME_TIME\x10\x04\x42r\n\rstreameval.v1B\x0cVerdictProtoP\x01Z\x1astreameval/v1;streamevalv1\xa2\x02\x03SEV\xaa\x02\rStreameval.V1\xca\x02\rStreameval\\V1\xea\x02\x0eStreameval::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,32 +34,34 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'streameval.v1.verdict_pb2',
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\rstreameval.v1B\014VerdictProtoP\001Z\032streameval/v1;streamevalv1\242\002\003SEV\252\002\rStreameval.V1\312\002\rStreameval\\V1\352\002\016Streameval::V1'
-  _globals['_VERDICTQUALITY']._serialized_start=2014
-  _globals['_VERDICTQUALITY']._serialized_end=2235
-  _globals['_VERDICTFLOW']._serialized_start=2238
-  _globals['_VERDICTFLOW']._serialized_end=2378
-  _globals['_VERDICTFIRST']._serialized_start=2381
-  _globals['_VERDICTFIRST']._serialized_end=2545
+  _globals['_VERDICTQUALITY']._serialized_start=2235
+  _globals['_VERDICTQUALITY']._serialized_end=2456
+  _globals['_VERDICTFLOW']._serialized_start=2459
+  _globals['_VERDICTFLOW']._serialized_end=2599
+  _globals['_VERDICTFIRST']._serialized_start=2602
+  _globals['_VERDICTFIRST']._serialized_end=2766
   _globals['_VERDICT']._serialized_start=107
-  _globals['_VERDICT']._serialized_end=831
-  _globals['_VERDICTFIGURE']._serialized_start=834
-  _globals['_VERDICTFIGURE']._serialized_end=1050
-  _globals['_VERDICTINTERVAL']._serialized_start=1053
-  _globals['_VERDICTINTERVAL']._serialized_end=1214
-  _globals['_VERDICTSINCE']._serialized_start=1217
-  _globals['_VERDICTSINCE']._serialized_end=1389
-  _globals['_VERDICTCAUSE']._serialized_start=1391
-  _globals['_VERDICTCAUSE']._serialized_end=1493
-  _globals['_VERDICTMOVE']._serialized_start=1495
-  _globals['_VERDICTMOVE']._serialized_end=1595
-  _globals['_VERDICTBASE']._serialized_start=1597
-  _globals['_VERDICTBASE']._serialized_end=1709
-  _globals['_GETVERDICTREQUEST']._serialized_start=1711
-  _globals['_GETVERDICTREQUEST']._serialized_end=1808
-  _globals['_GETVERDICTRESPONSE']._serialized_start=1810
-  _globals['_GETVERDICTRESPONSE']._serialized_end=1889
-  _globals['_ACCEPTNORMALREQUEST']._serialized_start=1891
-  _globals['_ACCEPTNORMALREQUEST']._serialized_end=1928
-  _globals['_ACCEPTNORMALRESPONSE']._serialized_start=1930
-  _globals['_ACCEPTNORMALRESPONSE']._serialized_end=2011
+  _globals['_VERDICT']._serialized_end=878
+  _globals['_VERDICTFIGURE']._serialized_start=881
+  _globals['_VERDICTFIGURE']._serialized_end=1097
+  _globals['_VERDICTINTERVAL']._serialized_start=1100
+  _globals['_VERDICTINTERVAL']._serialized_end=1261
+  _globals['_VERDICTSINCE']._serialized_start=1264
+  _globals['_VERDICTSINCE']._serialized_end=1436
+  _globals['_VERDICTCAUSE']._serialized_start=1438
+  _globals['_VERDICTCAUSE']._serialized_end=1540
+  _globals['_VERDICTMOVE']._serialized_start=1542
+  _globals['_VERDICTMOVE']._serialized_end=1642
+  _globals['_VERDICTBASE']._serialized_start=1644
+  _globals['_VERDICTBASE']._serialized_end=1756
+  _globals['_VERDICTCALLED']._serialized_start=1759
+  _globals['_VERDICTCALLED']._serialized_end=1930
+  _globals['_GETVERDICTREQUEST']._serialized_start=1932
+  _globals['_GETVERDICTREQUEST']._serialized_end=2029
+  _globals['_GETVERDICTRESPONSE']._serialized_start=2031
+  _globals['_GETVERDICTRESPONSE']._serialized_end=2110
+  _globals['_ACCEPTNORMALREQUEST']._serialized_start=2112
+  _globals['_ACCEPTNORMALREQUEST']._serialized_end=2149
+  _globals['_ACCEPTNORMALRESPONSE']._serialized_start=2151
+  _globals['_ACCEPTNORMALRESPONSE']._serialized_end=2232
 # @@protoc_insertion_point(module_scope)

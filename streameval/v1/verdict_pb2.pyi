@@ -153,6 +153,7 @@ class Verdict(_message.Message):
     SURE_FIELD_NUMBER: _builtins.int
     PROJECTED_FIELD_NUMBER: _builtins.int
     HAPPENED_FIELD_NUMBER: _builtins.int
+    HISTORY_FIELD_NUMBER: _builtins.int
     stream: _builtins.str
     """Name of the stream."""
     quality: Global___VerdictQuality.ValueType
@@ -215,6 +216,12 @@ class Verdict(_message.Message):
         absent where it is not projected.
         """
 
+    @_builtins.property
+    def history(self) -> _containers.RepeatedCompositeFieldContainer[Global___VerdictCalled]:
+        """What it was called until now, the oldest first; at most 24. Further ones displace changes
+        between steady, unsure and immature first. Times are to the minute.
+        """
+
     def __init__(
         self,
         *,
@@ -238,10 +245,11 @@ class Verdict(_message.Message):
         sure: _builtins.str = ...,
         projected: Global___VerdictInterval | None = ...,
         happened: _builtins.str = ...,
+        history: _abc.Iterable[Global___VerdictCalled] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_alarm", b"_alarm", "_excluded", b"_excluded", "alarm", b"alarm", "at", b"at", "base", b"base", "excluded", b"excluded", "projected", b"projected", "returned", b"returned", "since", b"since", "valid_until", b"valid_until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_alarm", b"_alarm", "_excluded", b"_excluded", "alarm", b"alarm", "at", b"at", "base", b"base", "because", b"because", "could_be_wrong", b"could_be_wrong", "excluded", b"excluded", "figures", b"figures", "first", b"first", "flow", b"flow", "happened", b"happened", "margin", b"margin", "moved", b"moved", "projected", b"projected", "quality", b"quality", "returned", b"returned", "sentence", b"sentence", "since", b"since", "stream", b"stream", "sure", b"sure", "valid_until", b"valid_until"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_alarm", b"_alarm", "_excluded", b"_excluded", "alarm", b"alarm", "at", b"at", "base", b"base", "because", b"because", "could_be_wrong", b"could_be_wrong", "excluded", b"excluded", "figures", b"figures", "first", b"first", "flow", b"flow", "happened", b"happened", "history", b"history", "margin", b"margin", "moved", b"moved", "projected", b"projected", "quality", b"quality", "returned", b"returned", "sentence", b"sentence", "since", b"since", "stream", b"stream", "sure", b"sure", "valid_until", b"valid_until"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__alarm: _TypeAlias = _typing.Literal["alarm"]  # noqa: Y015
     _WhichOneofArgType__alarm: _TypeAlias = _typing.Literal["_alarm", b"_alarm"]  # noqa: Y015
@@ -496,6 +504,43 @@ class VerdictBase(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___VerdictBase: _TypeAlias = VerdictBase  # noqa: Y015
+
+@_typing.final
+class VerdictCalled(_message.Message):
+    """What a stream was called from a time on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUALITY_FIELD_NUMBER: _builtins.int
+    CALLED_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    IS_ACCEPTED_FIELD_NUMBER: _builtins.int
+    quality: Global___VerdictQuality.ValueType
+    is_accepted: _builtins.bool
+    """Whether what was then was accepted as the new normal: from then on it was too early."""
+    @_builtins.property
+    def called(self) -> _timestamp_pb2.Timestamp:
+        """When it was called so, by the server's clock."""
+
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """Since when it was so, by event time, as it was known then; absent where it is not known."""
+
+    def __init__(
+        self,
+        *,
+        quality: Global___VerdictQuality.ValueType = ...,
+        called: _timestamp_pb2.Timestamp | None = ...,
+        since: _timestamp_pb2.Timestamp | None = ...,
+        is_accepted: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["called", b"called", "since", b"since"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["called", b"called", "is_accepted", b"is_accepted", "quality", b"quality", "since", b"since"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VerdictCalled: _TypeAlias = VerdictCalled  # noqa: Y015
 
 @_typing.final
 class GetVerdictRequest(_message.Message):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
 FELL = "fraud/fell"
 LATE = "late/v1"
@@ -182,6 +182,54 @@ def test_a_change_before_the_window_has_its_name(
     assert list(strokes) == [page.evaluate(COLOUR, colour)]
     # From one end of the chart to the other.
     assert max(strokes.values()) > 0.8 * plot.bounding_box()["width"]
+
+
+def test_the_chart_has_a_strip_of_former_verdicts(fallen: Served, page: Page) -> None:
+    """Each from when it was so, or was called so, until the next; the same as a list."""
+    known = asked(fallen, FELL)
+    now = datetime.fromisoformat(known["at"]).replace(second=0, microsecond=0)
+
+    def row(quality: str, called: float, since: float | None = None, **given: bool) -> dict:
+        times = {"called": called} if since is None else {"called": called, "since": since}
+        ago = {key: (now - timedelta(hours=each)).isoformat() for key, each in times.items()}
+        return {"quality": f"VERDICT_QUALITY_{quality}", "isAccepted": False, **ago, **given}
+
+    history = [
+        row("UNSURE", 130),
+        row("STEADY", 61),  # what was thought: it was worse by then
+        row("WORSE", 60, 72),
+        row("IMMATURE", 40, 70, isAccepted=True),
+        row("WORSE", 10, 20),
+    ]
+
+    def answered(route: Route) -> None:
+        found = route.fetch().json()
+        found["verdict"]["history"] = history
+        route.fulfill(json=found)
+
+    page.route(re.compile("verdict$"), answered)
+    start = (now - timedelta(hours=120)).strftime("%Y-%m-%dT%H:00Z")
+    page.goto(fallen.url(f"stream/{FELL}?window={start}..{now:%Y-%m-%dT%H:00Z}"))
+    spans = page.locator(".called-strip > span")
+    expect(spans).to_have_text(["unsure", "worse", "too early", "worse"])
+    expect(spans.nth(2)).to_have_class("immature accepted")
+    titles = [each.get_attribute("title") for each in spans.all()]
+    assert re.search(" to .*: worse, called ", titles[1])
+    assert titles[2].endswith(": too early, accepted as the new normal")
+    assert titles[3].startswith("since ")
+    lefts, width = spans.evaluate_all(
+        """(spans) => [spans.map((each) => each.offsetLeft), spans[0].parentElement.clientWidth]"""
+    )
+    # Hours of the chart, which begins and ends with whole steps.
+    hours = np.diff(lefts) * 121 / width
+    assert hours == pytest.approx([120 - 72, 72 - 40, 40 - 20], abs=4)
+    listed = page.get_by_role("region", name="What the stream was called").get_by_role("listitem")
+    expect(listed).to_have_count(len(history))
+    expect(listed.nth(2)).to_have_text(re.compile("called worse, since "))
+    expect(listed.nth(3)).to_have_text(re.compile(": accepted as the new normal$"))
+    page.goto(fallen.url(f"stream/{FELL}?segment=country:FR"))
+    expect(page.locator("#timeline-plot svg")).to_be_visible()
+    expect(page.locator(".called")).to_be_hidden()
 
 
 def test_what_is_now_is_accepted_as_normal(

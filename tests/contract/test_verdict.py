@@ -58,18 +58,24 @@ def fill(client: Client, start: datetime, *, falls_on: int | None) -> None:
 def until(client: Client, quality: str, stream: str = STREAM) -> Verdict:
     """Wait until the verdict has a quality, stays, and is not about to be computed again.
 
-    What is loaded settles for ten seconds; then steps are observed some at a time.
+    What is loaded settles for ten seconds; then steps are observed some at a time. The log has
+    the quality within two seconds.
     """
     ends, looks = time.monotonic() + WAIT_S, [client.stream(stream).verdict()]
     while not (
         looks[-6:].count(looks[-1]) == 6
-        and looks[-1].quality == quality
+        and looks[-1].quality == quality == called(looks[-1])
         and looks[-1].valid_until > datetime.now(UTC) + timedelta(seconds=20)
     ):
         assert time.monotonic() < ends, str(looks[-1])
         time.sleep(0.25)
         looks.append(client.stream(stream).verdict())
     return looks[-1]
+
+
+def called(verdict: Verdict) -> str:
+    """Return what the log says that it is called."""
+    return verdict.history[-1].quality if verdict.history else "immature"
 
 
 def fetched(addresses: Addresses, path: str) -> Any:
@@ -110,6 +116,14 @@ def test_every_place_says_the_same_to_the_digit(
         assert found.figures[0].difference.upper < 0
         assert [each.segment for each in found.because] == ["country=IT"]
 
+        last = found.history[-1]
+        # As it was known then: steps of a history are observed some at a time.
+        assert abs(last.since - found.since.likeliest) <= timedelta(days=1)
+        assert datetime.now(UTC) - last.called < timedelta(minutes=5)
+        assert not last.is_accepted
+        assert all(each.quality != "worse" for each in found.history[:-1])
+        assert f"worse since {last.since:%Y-%m-%d %H:%M}" in str(found)
+
         plain = found.to_dict()
         assert (
             json.loads(run("verdict", "--server", addresses.grpc, STREAM, "--json").stdout) == plain
@@ -137,6 +151,8 @@ def test_every_place_says_the_same_to_the_digit(
         answer = json.loads(fetched(addresses, f"/v1/streams/{STREAM}:verdict"))["verdict"]
         assert answer["sentence"] == found.sentence
         assert answer["happened"] == found.happened
+        assert answer["history"][-1]["quality"] == "VERDICT_QUALITY_WORSE"
+        assert datetime.fromisoformat(answer["history"][-1]["since"]) == last.since
         headline = answer["figures"][0]
         for name, interval in (
             ("before", found.figures[0].before),
@@ -164,6 +180,10 @@ def test_every_place_says_the_same_to_the_digit(
         accepted = client.accept_normal(STREAM)
         assert accepted.quality == "immature"
         assert accepted.base is None or accepted.base.is_declared
+        assert accepted.history[:-1] == found.history
+        assert accepted.history[-1].is_accepted
+        latest = found.since.latest.replace(second=0, microsecond=0)
+        assert accepted.history[-1].since == latest
 
 
 def test_a_new_stream_has_a_verdict_and_none_has_none(tmp_path: Path) -> None:

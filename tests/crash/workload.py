@@ -157,7 +157,7 @@ def watched(rng: random.Random, number: int, batch: Callable[[Rows], Operation])
         found.append(Operation("declare", WATCHED))
     elif number > 8:
         found.append(Operation("alarm", WATCHED, number % 2))
-        found.append(Operation("verdict", WATCHED, number % 2))
+        found.append(Operation("verdict", WATCHED, number % 3))
     return found
 
 
@@ -460,8 +460,10 @@ def declaration() -> stream_pb2.UpdateStreamRequest:
 
 
 def verdict_change(number: int, now: int) -> VerdictChange:
-    """Return that what is now is accepted as normal, or that a webhook has taken a quality."""
-    return VerdictChange(from_us=now - ROUND_US) if number else VerdictChange("worse")
+    """Return what is called, what is accepted as normal, or what a webhook has taken."""
+    if number == 2:
+        return VerdictChange(called="worse", from_us=now - ROUND_US)
+    return VerdictChange(from_us=now - ROUND_US) if number else VerdictChange(told="worse")
 
 
 def is_weighted(stream: str) -> bool:

@@ -514,10 +514,10 @@ class Engine:
             return None
         return self._streams[name].waiting()
 
-    def told(self, name: str) -> tuple[StreamInfo, str, int] | None:
-        """Return the quality that a webhook took last of a stream, and when. O(1)."""
+    def noted(self, name: str) -> tuple[StreamInfo, str, str, int] | None:
+        """Return what a stream is called, the quality that a webhook took last, and when. O(1)."""
         state = self._streams.get(name)
-        return None if state is None else (state.info, *state.evidence.told)
+        return None if state is None else (state.info, *state.evidence.noted)
 
     def export(self, name: str) -> Callable[[], tuple[int, bytes]] | None:
         """Return a callable that makes a stream's file; None when there is no such stream.

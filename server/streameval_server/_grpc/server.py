@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -20,7 +21,9 @@ from streameval_server._grpc.pair_service import PairService
 from streameval_server._grpc.query_service import QueryService
 from streameval_server._grpc.reflection import add_reflection
 from streameval_server._grpc.stream_service import StreamService
+from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._model.connections import connection_limits
+from streameval_server._model.errors import RequestError
 from streameval_server._model.server_settings import SettingsError, is_loopback, split_address
 from streameval_server._runtime.runtime import Runtime
 from streameval_server._security.access import Guard
@@ -75,6 +78,11 @@ _STATE_CHECK_INTERVAL_S = 300.0
 """Between two checks, each of one stream, that its state in memory is what the log gives."""
 
 _TOKENS_REFRESH_S = 1.0
+
+_CALL_VERDICTS_S, _CALL_AGAIN_S = 2.0, 30.0
+"""Between two looks for verdicts of another quality, and after one that failed."""
+_CALLED_AT_ONCE = 100
+
 """Interval at which the tokens file is checked for changes, and open streams for their tokens."""
 
 _SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -157,6 +165,7 @@ class Server:
             asyncio.create_task(self._report_health()),
             asyncio.create_task(self._refresh_tokens()),
             asyncio.create_task(self._check_states()),
+            asyncio.create_task(self._call_verdicts()),
         ]
         await self._set_health(serving=self.runtime.core.committer.state is CommitterState.SERVING)
 
@@ -248,6 +257,26 @@ class Server:
         while checks is not None:
             await asyncio.sleep(_STATE_CHECK_INTERVAL_S)
             await asyncio.to_thread(checks.step)
+
+    async def _call_verdicts(self) -> None:
+        """Write to the log when the quality of a verdict is another one."""
+        runtime, pause_s = self.runtime, _CALL_VERDICTS_S
+        while True:
+            await asyncio.sleep(pause_s)
+            pause_s = _CALL_VERDICTS_S
+            try:
+                for name, change in await asyncio.to_thread(
+                    runtime.uncalled_verdicts, _CALLED_AT_ONCE
+                ):
+                    await runtime.settled(
+                        partial(UnaryCall.change_verdict, name=name, change=change)
+                    )
+            except RequestError as error:  # it was deleted meanwhile, or the disk is full
+                _log.warning("a changed verdict could not be recorded yet: %s", error)
+                pause_s = _CALL_AGAIN_S
+            except Exception:  # noqa: BLE001 - without this task no change is recorded any more
+                _log.exception("changed verdicts could not be recorded, which is tried again")
+                pause_s = _CALL_AGAIN_S
 
     def _warn_about_exposure(self) -> None:
         if self.certificates is None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from streameval.statistics import Pane, Question, decide, decode_evidence
 from streameval.v1 import verdict_pb2
+from streameval_server._model.verdict_change import called_of
 from streameval_server._queries.projections import projected_since
 from streameval_server._queries.verdict_message import verdict_message
 from streameval_server._state.verdict.evidence_panes import evidence_panes
@@ -170,7 +171,8 @@ def _computed(
         projected=project(base_end_us) if is_early else None,
     )
     found = decide(evidence, _panes(view, evidence, is_open=bool(opened)), asked)
-    message = verdict_message(view.info.name, found)
+    called = called_of(b"" if state is None else state.called)
+    message = verdict_message(view.info.name, found, called)
     until_us = message.valid_until.ToMicroseconds()
     holds_until_us = until_us
     if evidence is not None and found.flow != "silent" and found.projected is None:

@@ -10,16 +10,20 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from streameval.v1 import types_pb2, verdict_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
     from streameval import Interval, Verdict, VerdictFigure
+    from streameval_server._model.verdict_change import CalledRow
 
 
-def verdict_message(stream: str, verdict: Verdict) -> verdict_pb2.Verdict:
+def verdict_message(
+    stream: str, verdict: Verdict, called: Iterable[CalledRow] = ()
+) -> verdict_pb2.Verdict:
     """Return a verdict on a stream. O(segments)."""
     return verdict_pb2.Verdict(
         stream=stream,
-        quality=verdict_pb2.VerdictQuality.Value(f"VERDICT_QUALITY_{verdict.quality.upper()}"),
+        quality=_quality(verdict.quality),
         flow=verdict_pb2.VerdictFlow.Value(f"VERDICT_FLOW_{verdict.flow.upper()}"),
         sentence=verdict.sentence,
         figures=map(_figure, verdict.figures),
@@ -40,6 +44,7 @@ def verdict_message(stream: str, verdict: Verdict) -> verdict_pb2.Verdict:
         could_be_wrong=verdict.could_be_wrong,
         sure=verdict.sure,
         happened=verdict.happened,
+        history=map(_called, called),
     )
 
 
@@ -97,6 +102,21 @@ def _base(base: Any) -> verdict_pb2.VerdictBase | None:
         negatives=base.negatives,
         is_declared=base.is_declared,
     )
+
+
+def _quality(name: str) -> verdict_pb2.VerdictQuality.ValueType:
+    return verdict_pb2.VerdictQuality.Value(f"VERDICT_QUALITY_{name.upper()}")
+
+
+def _called(former: CalledRow) -> verdict_pb2.VerdictCalled:
+    message = verdict_pb2.VerdictCalled(
+        quality=_quality(former.quality or "immature"),
+        is_accepted=not former.quality,
+    )
+    message.called.FromMicroseconds(former.at_us)
+    if former.from_us:
+        message.since.FromMicroseconds(former.from_us)
+    return message
 
 
 def _known(value: float) -> float | None:

@@ -34,6 +34,7 @@ from streameval_server._model.errors import (
     not_visible,
 )
 from streameval_server._model.pair_settings import no_pair
+from streameval_server._model.verdict_change import QUALITIES, VerdictChange
 from streameval_server._queries.query_engine import MAX_CACHE_BYTES, QueryEngine
 from streameval_server._queries.stream_summaries import WARM_SPAN, StreamSummaries
 from streameval_server._queries.stream_verdicts import Verdicts
@@ -45,7 +46,7 @@ from streameval_server._runtime.query_threads import QueryQuota, QueryThreads, V
 from streameval_server._runtime.state_checks import StateChecks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Iterator
     from pathlib import Path
 
     from streameval import Alarm
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from streameval_server._model.pair_settings import PairInfo
     from streameval_server._model.stream_info import StreamInfo
     from streameval_server._model.threads import StateLock
+    from streameval_server._queries.summary_entry import SummaryEntry
     from streameval_server._state.pairs.pair_view import PairView
     from streameval_server._state.views import AlarmsView, StreamView, WaitingPredictions
 
@@ -565,17 +567,40 @@ class Runtime:
         threads, as `view`. O(streams).
         """
         found: list[tuple[StreamInfo, str, str, verdict_pb2.Verdict]] = []
-        for entry in self.summaries.verdicts():
+        for entry, info, _, told, told_us in self._noted():
             if len(found) == limit:
                 break
-            with self._engine_lock:
-                known = self.core.engine.told(entry.name)
-            if known is None or known[0].create_revision != entry.create_revision:
-                continue
-            info, told, told_us = known
             if told != entry.quality and told_us + _TOLD_US <= self.now_us():
                 found.append((info, told, entry.quality, entry.message().verdict))
         return found
+
+    def uncalled_verdicts(self, limit: int) -> list[tuple[str, VerdictChange]]:
+        """Return streams whose verdict has another quality than the log has, and what it is to say.
+
+        For query threads, as `view`. O(streams), and the verdicts that changed.
+        """
+        found: list[tuple[str, VerdictChange]] = []
+        for entry, info, called, *_ in self._noted():
+            if len(found) == limit:
+                break
+            if called == entry.quality:
+                continue
+            # A list may have an older one than what was accepted since.
+            now = self.engine.verdicts.of(self.view(info.name)).message()
+            quality = QUALITIES[now.quality]
+            if quality != called:
+                since = now.returned if quality == "recovered" else now.since
+                from_us = since.likeliest.ToMicroseconds()
+                found.append((info.name, VerdictChange(quality, from_us=from_us)))
+        return found
+
+    def _noted(self) -> Iterator[tuple[SummaryEntry, StreamInfo, str, str, int]]:
+        """Yield the streams that have a verdict, with what the log says of it. O(streams)."""
+        for entry in self.summaries.verdicts():
+            with self._engine_lock:
+                known = self.core.engine.noted(entry.name)
+            if known is not None and known[0].create_revision == entry.create_revision:
+                yield entry, *known
 
     def export(self, stream: str) -> tuple[int, bytes]:
         """Return the revision and everything about a stream. For query threads, as `view`.

@@ -81,7 +81,7 @@ def verdict_event(stream: str, verdict: verdict_pb2.Verdict, told: str, quality:
     data = MessageToDict(verdict, always_print_fields_with_no_presence=True)
     data["previous"] = told
     body = _body("verdict.changed", data["at"], data)
-    change = VerdictChange(quality)
+    change = VerdictChange(told=quality)
     return Event(
         str(uuid.uuid5(uuid.NAMESPACE_URL, body.decode())),
         verdict.at.ToDatetime(UTC),

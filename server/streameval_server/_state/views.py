@@ -240,11 +240,14 @@ class EvidenceView:
         Why there is no base; empty where there is one.
     again_us : int
         When a base is looked for again; 0 for not before the next row.
+    called : bytes
+        What the stream was called: `called_of` reads it.
     """
 
     data: bytes
     reason: str
     again_us: int
+    called: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streameval._uncertainty.interval import Interval
-from streameval._verdict.verdict import Base, Because, Moved, Since, Verdict, VerdictFigure
+from streameval._verdict.verdict import Base, Because, Called, Moved, Since, Verdict, VerdictFigure
 from streameval.client._wire.decode import read_span
 from streameval.client._wire.reader import becomes, read, reads
 from streameval.v1 import verdict_pb2
@@ -34,3 +34,4 @@ def _base(message: verdict_pb2.VerdictBase) -> Base:
 becomes(verdict_pb2.VerdictSince, Since)
 becomes(verdict_pb2.VerdictFigure, VerdictFigure)
 becomes(verdict_pb2.VerdictMove, Moved)
+becomes(verdict_pb2.VerdictCalled, Called)

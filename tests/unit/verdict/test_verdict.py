@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from streameval import Interval, Verdict, VerdictFigure
-from streameval._verdict.verdict import Base, Because, Moved, Since
+from streameval._verdict.verdict import Base, Because, Called, Moved, Since
 from streameval._verdict.words import sentence_of
 
 NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)
@@ -144,6 +144,29 @@ def test_to_dict_is_json() -> None:
     assert found["because"] == [{"segment": "country=IT", "share": 0.9, "e_value": 800.0}]
     assert found["excluded"] is None
     assert (found["alarm"], found["returned"], found["first"]) == (3, None, None)
+
+
+def test_print_says_what_it_was_called() -> None:
+    """The newest five, and what was accepted; JSON has all."""
+    hours = [datetime(2026, 11, 20, hour, tzinfo=UTC) for hour in range(7)]
+    called = [Called("unsure", hour) for hour in hours]
+    called[-2:] = [
+        Called("worse", hours[5], since=hours[2]),
+        Called("immature", hours[6], since=hours[5], is_accepted=True),
+    ]
+    shown = replace(WORSE, history=tuple(called))
+    lines = [each.strip() for each in str(shown).splitlines() if "called:" in each]
+    assert len(lines) == 5
+    assert lines[-2:] == [
+        "called: 2026-11-20 05:00 UTC: worse since 2026-11-20 02:00",
+        "called: 2026-11-20 06:00 UTC: accepted as the new normal",
+    ]
+    assert shown.to_dict()["history"][5] == {
+        "quality": "worse",
+        "called": "2026-11-20T05:00:00+00:00",
+        "since": "2026-11-20T02:00:00+00:00",
+        "is_accepted": False,
+    }
 
 
 def test_print_says_what_the_sentence_rests_on() -> None:

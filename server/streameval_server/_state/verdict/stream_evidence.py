@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 from streameval import CorruptStateError, InvalidInputError
 from streameval.kernel import MAX_TIME_US, Effect, Effects
 from streameval.statistics import NoBase, decode_evidence, encode_evidence
-from streameval_server._model.verdict_change import QUALITIES
+from streameval_server._model.verdict_change import (
+    QUALITIES,
+    CalledRow,
+    called_of,
+    quality_in,
+    with_called,
+)
 from streameval_server._state.file_values import read_integer
 from streameval_server._state.observer import CheckpointPart, MadePart, Observer
 from streameval_server._state.verdict.evidence_panes import (
@@ -66,7 +72,8 @@ _PANE_COST: Final = 500
 _BASE_COST: Final = 10_000
 """Budget of `pass_time`, in ids that expire."""
 
-_LENGTH: Final = struct.Struct("<I")
+_HEAD: Final = struct.Struct("<II")
+"""The lengths of what is kept and of what it was called, which the evidence follows."""
 
 
 @dataclass(slots=True)
@@ -138,6 +145,7 @@ class StreamEvidence(Observer):
     """
 
     __slots__ = (
+        "_called",
         "_data",
         "_kept",
         "_settings",
@@ -156,6 +164,8 @@ class StreamEvidence(Observer):
         self._kept = _Kept()
         # The evidence; empty without a base.
         self._data = b""
+        # What the stream was called, as `with_called` has it.
+        self._called = b""
         self._view: EvidenceView | None = None
 
     # -- changing
@@ -202,15 +212,21 @@ class StreamEvidence(Observer):
             self._expect_base(first_us // _DAY_US * _DAY_US, first_us, is_late=True)
 
     def change(self, change: VerdictChange, received_us: int) -> None:
-        """Take what was told, or what is accepted as normal."""
+        """Take what it is called, what was told, or what is accepted as normal."""
         kept = self._kept
         self.revision = self._usage.revision
         if change.told:
             kept.told, kept.told_us = change.told, received_us
             return
+        self._view = None
+        self._called = with_called(
+            self._called, CalledRow(change.called, received_us, change.from_us)
+        )
+        if change.called:
+            return
         kept.next_us, kept.from_us, kept.again_us = 0, change.from_us, received_us
         kept.reason, kept.declared_us = "what is now was just accepted as normal", self._watched_us
-        self._data, self._view = b"", None
+        self._data = b""
 
     def reconfigure(self, settings: StreamSettings) -> None:
         """Take other settings."""
@@ -291,38 +307,40 @@ class StreamEvidence(Observer):
     @property
     def memory_bytes(self) -> int:
         """Memory, an upper bound. O(1)."""
-        return _BYTES + len(self._data)
+        return _BYTES + len(self._data) + len(self._called)
 
     @property
-    def told(self) -> tuple[str, int]:
-        """The quality that a webhook took last, and when."""
-        return self._kept.told, self._kept.told_us
+    def noted(self) -> tuple[str, str, int]:
+        """What it is called, the quality that a webhook took last, and when."""
+        return quality_in(called_of(self._called)), self._kept.told, self._kept.told_us
 
     def view(self) -> EvidenceView:
         """Return the evidence as it is now; the same object until it changes. O(1)."""
         if self._view is None:
             kept = self._kept
-            self._view = EvidenceView(self._data, kept.reason, kept.again_us)
+            self._view = EvidenceView(self._data, kept.reason, kept.again_us, self._called)
         return self._view
 
     def to_parts(self) -> Iterable[CheckpointPart]:
         """Yield the part of the evidence; none before the first row. O(state) if it changed."""
-        if self._kept != _Kept():
+        if self._called or self._kept != _Kept():
             yield CheckpointPart(f"{VERDICT_PART}/0", self.revision, self._part)
 
     def _part(self) -> MadePart:
         text = json.dumps(asdict(self._kept), sort_keys=True, separators=(",", ":")).encode()
-        return MadePart(partial(bytes, _LENGTH.pack(len(text)) + text + self._data))
+        head = _HEAD.pack(len(text), len(self._called))
+        return MadePart(partial(bytes, head + text + self._called + self._data))
 
     def from_part(self, _kind: str, _number: int, data: bytes, origin: Restoring) -> None:
         """Take the state of the part. O(state)."""
         self.revision, self._view = origin.revision, None
-        (length,) = _LENGTH.unpack_from(data)
-        end = _LENGTH.size + length
-        if len(data) < end:
+        length, called = _HEAD.unpack_from(data)
+        end = _HEAD.size + length
+        if len(data) < end + called:
             raise CorruptStateError("the evidence of the verdict ends too soon")
-        self._kept = _restored(json.loads(data[_LENGTH.size : end]))
-        self._data = data[end:]
+        self._kept = _restored(json.loads(data[_HEAD.size : end]))
+        self._called, self._data = data[end : end + called], data[end + called :]
+        called_of(self._called)
         if self._data and decode_evidence(self._data).next_us != self._kept.next_us:
             raise CorruptStateError("the evidence of the verdict contradicts itself")
 

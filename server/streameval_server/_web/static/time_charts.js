@@ -1,5 +1,6 @@
 // The charts of a window over time, and what it will read once its labels are in.
 
+import { CalledStrip } from "./called.js";
 import { changeOf } from "./change_shape.js";
 import { period, titleOf } from "./format.js";
 import { Marks } from "./marks.js";
@@ -20,6 +21,9 @@ export class TimeCharts {
     this.cards = [this.timeline, this.point];
     this.marks = new Marks(name, signal, () => this.draw());
     this.timeline.card.details.after(this.marks.element);
+    this.called = new CalledStrip();
+    this.timeline.card.plotted.after(this.called.element);
+    this.history = [];
   }
 
   /** Forget the answers about the last selection. */
@@ -60,6 +64,7 @@ export class TimeCharts {
   judge(verdict) {
     this.change = changeOf(verdict);
     this.reference = baseOf(verdict);
+    this.history = verdict.history ?? [];
     if (this.rows.length) this.draw();
   }
 
@@ -67,6 +72,7 @@ export class TimeCharts {
     const { spans, reference, change, marks: { marks } } = this;
     const beside = this.isWhole ? { spans, reference, change, marks } : { spans, marks };
     this.timeline.element.hidden = !this.timeline.draw(this.rows, HEADLINE, beside);
+    if (this.rows.length) this.called.draw(this.isWhole ? this.history : [], this.rows[0].start, this.rows.at(-1).end);
     this.point.draw(this.rows, marks);
   }
 

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streameval import Interval, Verdict, VerdictFigure
-from streameval._verdict.verdict import Base, Because, Moved, Since
+from streameval._verdict.verdict import Base, Because, Called, Moved, Since
 from streameval.client._wire.verdicts import read_verdict
 from streameval.v1 import verdict_pb2
+from streameval_server._model.verdict_change import QUALITIES, CalledRow
 from streameval_server._queries.verdict_message import verdict_message
 
 NUMBERS = st.floats(-2, 2, allow_subnormal=False)
@@ -53,11 +54,22 @@ VERDICTS = st.builds(
 )
 
 
-@given(VERDICTS)
-def test_a_verdict_comes_back_whole(verdict: Verdict) -> None:
+@given(VERDICTS, st.lists(st.sampled_from(QUALITIES), max_size=3))
+def test_a_verdict_comes_back_whole(verdict: Verdict, qualities: list[str]) -> None:
     """Through the bytes of the contract, with every field."""
-    message = verdict_message("fraud/v3", verdict)
+    rows = [CalledRow(each, 60_000_000, len(each) * 10**6) for each in qualities]
+    message = verdict_message("fraud/v3", verdict, rows)
     back = read_verdict(verdict_pb2.Verdict.FromString(message.SerializeToString()))
+    minute = datetime(1970, 1, 1, 0, 1, tzinfo=UTC)
+    verdict = dataclasses.replace(
+        verdict,
+        history=tuple(
+            Called(each, minute, minute.replace(minute=0, second=len(each)))
+            if each
+            else Called("immature", minute, is_accepted=True)
+            for each in qualities
+        ),
+    )
     assert message.stream == "fraud/v3"
     assert back == verdict
     assert back.to_dict() == verdict.to_dict()
@@ -71,6 +83,7 @@ def test_no_field_of_a_verdict_is_missing_from_the_contract() -> None:
         (Since, verdict_pb2.VerdictSince),
         (Because, verdict_pb2.VerdictCause),
         (Moved, verdict_pb2.VerdictMove),
+        (Called, verdict_pb2.VerdictCalled),
     ):
         named = {each.name for each in dataclasses.fields(kind)}
         assert named == set(message.DESCRIPTOR.fields_by_name) - {"stream"}

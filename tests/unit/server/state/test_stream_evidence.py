@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from streameval import CorruptStateError
+from streameval._verdict.evidence_base import MAX_BYTES
 from streameval.statistics import decode_evidence
 from streameval.wire import SegmentCodes
 from streameval_server import Limits
@@ -15,7 +16,13 @@ from streameval_server._log.checkpoint import LazyParts
 from streameval_server._log.rows import Kind
 from streameval_server._model.row_kinds import CaseRows, LabelRows, PredictionRows
 from streameval_server._model.stream_settings import StreamSettings
-from streameval_server._model.verdict_change import VerdictChange
+from streameval_server._model.verdict_change import (
+    MAX_CALLED,
+    CalledRow,
+    VerdictChange,
+    called_of,
+    with_called,
+)
 from streameval_server._state.stream_file import StreamFile
 from streameval_server._state.views import EvidenceView
 
@@ -158,10 +165,15 @@ def restored(engine: Engine) -> Engine:
 
 
 def with_changes() -> list[Entry]:
-    """Return a log with a fall, what a webhook took of it, and that it was accepted."""
+    """Return a log with a fall, that it was called, told to a webhook, and accepted."""
     log = live(12, falls_at=9, size=30)
     from_us = START_US + 9 * DAY_US
-    for place, change in ((250, VerdictChange("worse")), (260, VerdictChange(from_us=from_us))):
+    for place, change in (
+        (248, VerdictChange(called="unsure")),
+        (249, VerdictChange(called="worse", from_us=from_us)),
+        (250, VerdictChange(told="worse")),
+        (260, VerdictChange(from_us=from_us)),
+    ):
         at_us = log[place].received_us
         log.insert(place, Entry(0, at_us, Kind.CHANGE_VERDICT, "s", "", 0, 0, None, change))
     for revision, entry in enumerate(log, 1):
@@ -183,6 +195,42 @@ def test_a_restart_and_another_grouping_change_nothing(pieces: int) -> None:
             engine.view("s")
     assert engine.state_hash() == whole.state_hash()
     assert evidence_of(engine).data == evidence_of(whole).data != b""
+    assert evidence_of(engine).called == evidence_of(whole).called != b""
+
+
+def test_what_it_was_called_is_kept_with_both_times() -> None:
+    """When it was called so, and since when it was; what was accepted ends a fall."""
+    log = with_changes()
+    from_us = START_US + 9 * DAY_US
+    minutes = [log[at].received_us // MINUTE_US * MINUTE_US for at in (248, 249, 260)]
+    assert called_of(evidence_of(engine_of(log)).called) == [
+        CalledRow("unsure", minutes[0], 0),
+        CalledRow("worse", minutes[1], from_us),
+        CalledRow("", minutes[2], from_us),
+    ]
+    first, second = engine_of(log[:249]).noted("s"), engine_of(log[:251]).noted("s")
+    assert first[1:] == ("unsure", "immature", 0)
+    assert second[1:] == ("worse", "worse", log[250].received_us)
+
+
+def test_the_record_is_bounded_and_keeps_falls() -> None:
+    """The same quality again is no change; steps between quiet ones displace only one another."""
+    data = b""
+    for hour in range(500):
+        quality = "worse" if hour == 3 else ("steady", "unsure", "unsure")[hour % 3]
+        data = with_called(data, CalledRow(quality, START_US + hour * HOUR_US, 0))
+    found = called_of(data)
+    assert len(found) == MAX_CALLED
+    assert [each.quality for each in found[:3]] == ["steady", "worse", "unsure"]
+    assert found[1].at_us == START_US + 3 * HOUR_US
+    assert found[-1] == CalledRow("unsure", START_US + 499 * HOUR_US, 0)
+    assert len(data) + MAX_BYTES <= 16_384
+    for each in range(40):
+        data = with_called(data, CalledRow(("worse", "")[each % 2], each, 0))
+    assert [each.quality for each in called_of(data)] == ["worse", ""] * 12
+    for wrong in (data[1:], data + data[:9], b"\x07" + data[1:], b"\xff" * 9):
+        with pytest.raises(CorruptStateError):
+            called_of(wrong)
 
 
 def test_what_is_accepted_is_the_base_from_then_on() -> None:
@@ -194,9 +242,9 @@ def test_what_is_accepted_is_the_base_from_then_on() -> None:
     assert evidence.base.start_us == START_US + 9 * DAY_US
     assert evidence.base.end_us > evidence.base.start_us
     assert evidence.last_called_us("auc_roc_worse", "ranking_worse") < 0
-    known = engine.told("s")
+    known = engine.noted("s")
     assert known is not None
-    assert known[1:] == ("worse", with_changes()[250].received_us)
+    assert known[1:] == ("immature", "worse", with_changes()[250].received_us)
 
 
 def test_a_state_from_before_begins_again() -> None:
@@ -215,18 +263,25 @@ def test_a_state_from_before_begins_again() -> None:
 
 
 def test_an_export_has_the_evidence() -> None:
-    engine = engine_of(live(9))
+    engine = engine_of(with_changes())
     made = engine.export("s")
     assert made is not None
     file = StreamFile.from_bytes(made()[1])
     other = file.restored("t", 7, LIMITS)
     assert other.evidence.view().data == evidence_of(engine).data != b""
+    assert other.evidence.view().called == evidence_of(engine).called != b""
 
 
 def test_a_change_comes_back_from_the_log() -> None:
     """And no other bytes are one."""
-    for change in (VerdictChange("steady"), VerdictChange(from_us=START_US)):
+    for change in (
+        VerdictChange(told="steady"),
+        VerdictChange(called="steady"),
+        VerdictChange(called="worse", from_us=START_US),
+        VerdictChange(from_us=START_US),
+    ):
         assert VerdictChange.from_bytes(change.to_bytes()) == change
-    for data in (b"", b"\x07" + bytes(8), bytes(9), b"\x01" + b"\x01" * 8):
+    one = b"\x01"
+    for data in (b"", b"\x07" + bytes(9), bytes(10), bytes(1) + one * 9, one * 2 + bytes(8)):
         with pytest.raises(CorruptStateError):
             VerdictChange.from_bytes(data)
