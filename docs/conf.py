@@ -6,6 +6,7 @@ import html
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,12 @@ autodoc_typehints = "signature"
 napoleon_google_docstring = False
 # Docstrings mark code with single backquotes, as Markdown does.
 default_role = "code"
+
+
+def write_api(app: Sphinx) -> None:
+    """Write the pages of the Python API from the names on the reference pages."""
+    sys.path.insert(0, app.srcdir)
+    import_module("api_pages").write(Path(app.srcdir))
 
 
 def write_commands(app: Sphinx) -> None:
@@ -138,5 +145,6 @@ def leave_out_packages(
 def setup(app: Sphinx) -> None:
     """Generate pages before Sphinx reads them."""
     app.connect("autodoc-process-docstring", leave_out_packages)
+    app.connect("builder-inited", write_api)
     app.connect("builder-inited", write_commands)
     app.connect("builder-inited", write_metrics)
