@@ -52,7 +52,7 @@ default_role = "code"
 
 def write_api(app: Sphinx) -> None:
     """Write the pages of the Python API from the names on the reference pages."""
-    sys.path.insert(0, app.srcdir)
+    sys.path.insert(0, str(app.srcdir))
     import_module("api_pages").write(Path(app.srcdir))
 
 
