@@ -87,7 +87,7 @@ check: $(VENV)/.check
 
 docs: $(VENV)/.check
 	$(PY) -m pip install -q --group docs
-	$(PY) -m sphinx -q -W --keep-going -b html docs docs/_build/html
+	$(PY) -m sphinx -q -E -W --keep-going -b html docs docs/_build/html
 
 stubs:
 	tools/stubs.sh
