@@ -139,20 +139,19 @@ def _segment(name: str, panes: Sequence[Pane]) -> ReferenceCases:
 
 
 def longest_gap_us(base: BaseSpan, panes: Sequence[Pane]) -> int:
-    """Return the longest time without rows, to the width of the panes."""
+    """Return the longest time without rows after the first, to the width of the panes.
+
+    A base begins with a day, a stream at any hour: what is empty before its first row is no gap.
+    """
     used = [each for each in panes if each.state.total or each.predictions]
     if not used:
         return base.end_us - base.start_us
-    first, last = used[0], used[-1]
     # As far as it may reach into the wider of the panes at its ends.
-    return max(
-        first.end_us - base.start_us,
-        base.end_us - last.start_us,
-        *(
-            after.start_us - before.end_us + max(before.width_us, after.width_us)
-            for before, after in pairwise(used)
-        ),
-    )
+    between = [
+        after.start_us - before.end_us + max(before.width_us, after.width_us)
+        for before, after in pairwise(used)
+    ]
+    return max(base.end_us - used[-1].start_us, *between, 0)
 
 
 def _with_shares(

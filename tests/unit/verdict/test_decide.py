@@ -210,6 +210,14 @@ def test_a_stream_without_rows_is_silent() -> None:
     assert after.quality == before.quality
 
 
+def test_what_is_empty_before_the_first_row_is_no_gap() -> None:
+    """A base begins with a day, the stream at any hour: silence is told as soon."""
+    panes = hourly(31, 10)[9:]
+    evidence = begun(panes)
+    assert evidence.base.start_us == START_US < panes[0].start_us
+    assert told(panes, 10 + 2 / 24, evidence).flow == "silent"
+
+
 def test_annotations_within_since_are_named() -> None:
     """One that is outside of it is not."""
     noted = [(START_US + 15 * DAY_US, "model v4"), (START_US + 2 * DAY_US, "model v3")]
