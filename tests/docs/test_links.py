@@ -40,6 +40,7 @@ SITES = {
     "purl.org",
     "semver.org",
     "www.apache.org",
+    "www.contributor-covenant.org",
     "www.sqlite.org",
     "www.standardwebhooks.com",
     "www.w3.org",
