@@ -93,7 +93,7 @@ stubs:
 	tools/stubs.sh
 
 bench: $(VENV)/.wheel
-	$(PY) -m pip install -q "$(LIBRARY)[bench]" $(SERVER)
+	$(PY) -m pip install -q "$(LIBRARY)[client,server]" $(SERVER) --group bench
 	for table in evaluator.py hull.py bounds.py join.py queries.py client.py ingest.py "growth.py --quick" \
 	        "latency.py --quick" "recovery.py --quick" "soak.py --minutes 2 --budget 60"; do \
 	    echo; echo "bench/$$table"; PYTHONPATH=bench $(PY) bench/$$table || exit; done

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import streameval
@@ -37,7 +39,21 @@ def test_only_extras_with_a_server_require_it() -> None:
             for each in requirements("streameval", *filter(None, [extra]))
         )
     }
-    assert found == {"all", "bench", "server"}
+    assert found == {"all", "server"}
+
+
+def test_extras_are_what_users_install() -> None:
+    """Each is in the table of dependencies; what tests, benches, releases want is a group."""
+    page = (ROOT / "docs/dependencies.md").read_text().partition("\n## ")[0]
+    rows = re.findall(r"^\| [\w-]+ \| ([\w, ]+) \|", page, re.MULTILINE)
+    assert {extra for row in rows for extra in row.split(", ")} == {*EXTRAS} - {"all"} | {"extra"}
+
+
+def test_only_systems_that_checks_run_on_are_claimed() -> None:
+    """docs/support.md says which are not run."""
+    for project in PROJECTS.values():
+        systems = [each for each in project["classifiers"] if each.startswith("Operating System")]
+        assert systems == ["Operating System :: POSIX :: Linux"]
 
 
 def test_both_run_on_the_same_pythons() -> None:
