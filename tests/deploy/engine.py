@@ -82,6 +82,7 @@ network_backend = "netavark"
 network_config_dir = "{folder}/networks"
 """,
             # Builds trust what this machine trusts.
+            "registries.conf": '[[registry]]\nlocation = "127.0.0.1"\ninsecure = true\n',
             "pip.conf": "[global]\ncert = /etc/ssl/certs/ca-certificates.crt\n",
         }
         for name, text in files.items():
@@ -90,6 +91,7 @@ network_config_dir = "{folder}/networks"
             **os.environ,
             "CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"),
             "CONTAINERS_CONF": str(folder / "containers.conf"),
+            "CONTAINERS_REGISTRIES_CONF": str(folder / "registries.conf"),
         }
 
     def run(
@@ -136,16 +138,18 @@ network_config_dir = "{folder}/networks"
         shutil.rmtree(tree)
         archive.unlink()
 
-    def build(self, tag: str, context: Path, *options: object) -> None:
-        """Build an image."""
-        self.run(
-            *["buildah", "bud", "--isolation", "chroot", "--pull-never", "--format", "docker"],
+    @property
+    def build_options(self) -> tuple[str, ...]:
+        """Return the options of `buildah bud` that this machine needs."""
+        return (
+            *("--isolation", "chroot", "--pull-never", "--format", "docker"),
             *("--volume", "/etc/ssl/certs:/etc/ssl/certs:ro"),
             *("--volume", f"{self.folder}/pip.conf:/etc/pip.conf:ro"),
-            *options,
-            *("--tag", tag),
-            context,
         )
+
+    def build(self, tag: str, context: Path, *options: object) -> None:
+        """Build an image."""
+        self.run("buildah", "bud", *self.build_options, *options, "--tag", tag, context)
 
     def close(self) -> None:
         """Remove every container and image, and the folder."""
