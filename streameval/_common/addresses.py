@@ -6,7 +6,7 @@ import ipaddress
 import re
 from urllib.parse import urlsplit
 
-from streameval._common.errors import StreamEvalError
+from streameval._common.errors import InvalidInputError
 
 DEFAULT_PORT = 50051
 
@@ -27,11 +27,11 @@ def read_address(text: str, source: str) -> tuple[str, bool]:
     ----------
     text : str
     source : str
-        The option or variable that holds the address, for messages.
+        The option, variable or argument that holds the address, for messages.
 
     Raises
     ------
-    StreamEvalError
+    InvalidInputError
         For a text that has no host, or whose port is no port.
 
     Examples
@@ -45,7 +45,8 @@ def read_address(text: str, source: str) -> tuple[str, bool]:
         return text, False
     scheme, is_url, rest = text.strip().partition("://")
     if is_url and scheme.lower() not in _URL_SCHEMES:
-        raise StreamEvalError(f"{source} must be HOST:PORT, got {text!r}: leave out {scheme}://")
+        message = f"{source} must be HOST:PORT, got {text!r:.80}: leave out {scheme:.20}://"
+        raise InvalidInputError(message, field="address")
     location = rest if is_url else scheme
     target = re.split("[/?#]", location, maxsplit=1)[0]
     is_more = target != location and not is_url
@@ -57,8 +58,10 @@ def read_address(text: str, source: str) -> tuple[str, bool]:
     except ValueError:
         host, port = None, None
     if not host or port == 0 or re.search(r"[\s@]", target) or is_more:
-        example = f"for instance {source} 127.0.0.1:{DEFAULT_PORT}"
-        raise StreamEvalError(f"{source} must be HOST:PORT, got {text!r}: {example}")
+        given = f"{source} " if source.startswith("--") else ""
+        example = f"for instance {given}127.0.0.1:{DEFAULT_PORT}"
+        message = f"{source} must be HOST:PORT, got {text!r:.80}: {example}"
+        raise InvalidInputError(message, field="address")
     shown = f"[{host}]" if ":" in host else host
     return f"{shown}:{port or DEFAULT_PORT}", bool(is_url) and _URL_SCHEMES[scheme.lower()]
 

@@ -26,11 +26,11 @@ class Client(ClientVerbs[Connection, Stream], BlockingVerbs):
     Parameters
     ----------
     address : str or sequence of str
-        ``host:port``. The connection opens with the first call, so the server
-        need not run yet. With several servers, each stream lives on one of them: the
-        one that has it already, else one chosen by rendezvous hashing of its name and
-        the addresses. All clients with the same addresses, in any order, choose the same
-        server, and a server that is added gets new streams only.
+        ``host:port``, or a URL: without a port 50051, and https:// encrypts as `tls` does.
+        The connection opens with the first call, so the server need not run yet. With several
+        servers, each stream lives on one of them: the one that has it already, else one chosen
+        by rendezvous hashing of its name and the addresses. All clients with the same addresses,
+        in any order, choose the same server, and a server that is added gets new streams only.
     token : str or callable, optional
         Sent with each call as a bearer token. A callable is called for each
         call and returns the token: ``token=Path("token").read_text`` follows a

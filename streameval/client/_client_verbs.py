@@ -73,8 +73,12 @@ class ClientVerbs(PairVerbs[C], Generic[C, S]):
         spool: str | os.PathLike[str] | None,
         **credentials: Any,
     ) -> None:
-        self.addresses = check_addresses(address)
-        secrets = {each: Credentials(each, **credentials) for each in self.addresses}
+        found = check_addresses(address)
+        self.addresses = tuple(found)
+        secrets = {
+            each: Credentials(each, is_https=is_https, **credentials)
+            for each, is_https in found.items()
+        }
         self._servers = Servers({each: connect(each, secrets[each]) for each in self.addresses})
         for connection in self._servers:
             if spool is not None:

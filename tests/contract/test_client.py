@@ -356,7 +356,7 @@ def test_the_callers_columns_are_copied(free_address: str) -> None:
         (
             {"address": ""},
             "address",
-            "address must not be empty: give it like 'localhost:50051'",
+            "address must be HOST:PORT, got '': for instance 127.0.0.1:50051",
         ),
         ({"timeout_s": "x"}, "timeout_s", "timeout_s must be a number, got 'x'"),
         ({"timeout_s": None}, "timeout_s", "timeout_s must be a number, got None"),

@@ -46,7 +46,7 @@ def test_a_client_with_all_that_is_wanted_is_served(made: Certificates, tmp_path
         channel = grpc.ssl_channel_credentials(
             made.root.read_bytes(), key.read_bytes(), certificate.read_bytes()
         )
-        with Client(address, token=token, credentials=channel) as client:
+        with Client(f"https://{address}", token=token, credentials=channel) as client:
             assert [stream.name for stream in client.list_streams()] == ["fraud/v3"]
 
 

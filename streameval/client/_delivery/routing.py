@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 
+from streameval._common.addresses import read_address
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import shown
 from streameval.client._errors import ClientError
@@ -126,13 +127,13 @@ def _weight(address: str, stream: str) -> bytes:
     return blake2b(f"{address}\0{stream}".encode(), digest_size=8).digest()
 
 
-def check_addresses(given: object) -> tuple[str, ...]:
-    """Return one or several addresses as a tuple, or refuse them.
+def check_addresses(given: object) -> dict[str, bool]:
+    """Return one or several addresses, and whether each asks for TLS, or refuse them.
 
     Examples
     --------
-    >>> check_addresses("localhost:50051")
-    ('localhost:50051',)
+    >>> check_addresses("https://localhost")
+    {'localhost:50051': True}
     >>> check_addresses(["a:1", "a:1"])
     Traceback (most recent call last):
     streameval.InvalidInputError: each address must be given once, got 'a:1' twice
@@ -140,16 +141,14 @@ def check_addresses(given: object) -> tuple[str, ...]:
     several = given if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
     if not several:
         raise InvalidInputError("give at least one address, got none", field="address")
-    seen: list[str] = []
-    for address in several:
-        if not isinstance(address, str):
-            message = f"address must be text like 'localhost:50051', got {shown(address)}"
+    found: dict[str, bool] = {}
+    for each in several:
+        if not isinstance(each, str):
+            message = f"address must be text like 'localhost:50051', got {shown(each)}"
             raise InvalidInputError(message, field="address")
-        if not address:
-            message = "address must not be empty: give it like 'localhost:50051'"
-            raise InvalidInputError(message, field="address")
-        if address in seen:
+        address, is_https = read_address(each, "address")
+        if address in found:
             message = f"each address must be given once, got {shown(address)} twice"
             raise InvalidInputError(message, field="address")
-        seen.append(address)
-    return tuple(seen)
+        found[address] = is_https
+    return found

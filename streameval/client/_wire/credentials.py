@@ -48,6 +48,8 @@ class Credentials:
         For a server that requires client certificates (mTLS); both or neither.
     channel : grpc.ChannelCredentials or None
         Any other channel credentials of gRPC, instead of the parameters above.
+    is_https : bool
+        Whether the address is written as ``https://``: as `tls`, also with other credentials.
 
     Attributes
     ----------
@@ -74,6 +76,7 @@ class Credentials:
         client_certificate: Pem | None = None,
         client_key: Pem | None = None,
         channel: grpc.ChannelCredentials | None = None,
+        is_https: bool = False,
     ) -> None:
         pems = (root_certificates, client_key, client_certificate)
         if (client_certificate is None) != (client_key is None):
@@ -85,7 +88,8 @@ class Credentials:
                 "give either credentials or certificates, not both", field="credentials"
             )
         self.is_local = is_local(address)
-        self.is_encrypted = channel is not None or tls or any(pem is not None for pem in pems)
+        has_pem = any(pem is not None for pem in pems)
+        self.is_encrypted = channel is not None or tls or is_https or has_pem
         if token is not None and not self.is_encrypted and not self.is_local:
             raise InvalidInputError(
                 f"a token must not travel in plain text to {address}: give root_certificates=, "

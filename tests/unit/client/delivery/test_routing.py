@@ -57,12 +57,14 @@ def test_hash_is_part_of_the_interface() -> None:
     ("given", "text"),
     [
         ([], r"^give at least one address, got none$"),
-        (["a:1", ""], r"^address must not be empty"),
+        (["a:1", ""], r"^address must be HOST:PORT, got '': for instance 127\.0\.0\.1:50051$"),
+        ("ftp://a", r"^address must be HOST:PORT, got 'ftp://a': leave out ftp://$"),
+        (["a", "https://a:50051/"], r"^each address must be given once, got 'a:50051' twice$"),
         (["a:1", 7], r"^address must be text like 'localhost:50051', got 7$"),
         (["a:1", "b:1", "a:1"], r"^each address must be given once, got 'a:1' twice$"),
     ],
 )
-def test_refused_addresses(given: list[object], text: str) -> None:
+def test_refused_addresses(given: object, text: str) -> None:
     """Duplicates, empty lists and other types are refused."""
     with pytest.raises(InvalidInputError, match=text) as caught:
         Client(given)  # type: ignore[arg-type]
@@ -71,7 +73,15 @@ def test_refused_addresses(given: list[object], text: str) -> None:
 
 def test_one_address_stays_one() -> None:
     """A string is one address, not a sequence of characters."""
-    assert check_addresses("localhost:1") == ("localhost:1",)
+    assert check_addresses("localhost:1") == {"localhost:1": False}
+
+
+def test_an_address_of_a_client_is_read_as_the_commands_read_it() -> None:
+    """A URL means its host and port, https:// asks for TLS: a token may travel."""
+    with Client(["https://Eval/#/fraud", "https://[::1]:7"], token="sv1.x.y") as client:
+        assert client.addresses == ("eval:50051", "[::1]:7")
+    with pytest.raises(InvalidInputError, match="plain text to eval:50051"):
+        Client(["https://other", "http://eval"], token="sv1.x.y")
 
 
 class Servers:
