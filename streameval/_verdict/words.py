@@ -112,7 +112,7 @@ def _parts(verdict: Verdict) -> list[str]:
             parts = [f"{_title(figure)} became {verdict.quality}"]
         else:
             named = "" if figure is verdict.figures[0] else f"{_title(figure)} "
-            parts = [f"{named}{verb} {number_words(abs(figure.difference.estimate), 0)[0]}"]
+            parts = [f"{named}{verb} {_numbers(figure)[2]}"]
         if verdict.since is not None:
             parts.append(f"since {day_words(verdict.since.likeliest, verdict.at)}")
     if verdict.returned is not None:
@@ -136,18 +136,21 @@ def time_words(at: datetime, now: datetime) -> str:
     return f"{day_words(at, now)}, {at:%H:%M}"
 
 
-def number_words(*numbers: float) -> list[str]:
-    """Return numbers to two digits, or as many more as it takes to tell the first two apart.
+def change_words(before: float, now: float, difference: float) -> tuple[str, str, str]:
+    """Return two numbers and the size of the difference between them as they are said.
 
-    >>> number_words(0.65, 0.07), number_words(0.912, 0.911)
-    (['0.65', '0.07'], ['0.912', '0.911'])
+    They have two digits, or as many more, up to four, as it takes for the size not to be 0, and
+    to be the difference as it is said alone.
+
+    >>> change_words(0.65, 0.07, -0.58), change_words(0.7012, 0.5561, -0.1451)
+    (('0.65', '0.07', '0.58'), ('0.701', '0.556', '0.145'))
     """
-    found = [f"{each:.2f}" for each in numbers]
-    for digits in (3, 4):
-        if len(set(found[:2])) > 1 or len(numbers) < 2:
+    for digits in (2, 3, 4):
+        first, second = (f"{each:.{digits}f}" for each in (before, now))
+        size = f"{abs(float(second) - float(first)):.{digits}f}"
+        if float(size) and size == f"{abs(difference):.{digits}f}":
             break
-        found = [f"{each:.{digits}f}" for each in numbers]
-    return found
+    return first, second, size
 
 
 def percent_words(share: float) -> str:
@@ -158,6 +161,11 @@ def percent_words(share: float) -> str:
     """
     percent = 100 * share
     return f"{percent:.0f} %" if percent >= 9.95 or not percent else f"{percent:.2g} %"
+
+
+def _numbers(figure: VerdictFigure) -> tuple[str, str, str]:
+    numbers = figure.before, figure.now, figure.difference
+    return change_words(*(each.estimate for each in numbers))
 
 
 def _title(figure: VerdictFigure | None) -> str:
@@ -181,7 +189,7 @@ def _changed(verdict: Verdict) -> str:
     if figure is None:
         text = f"The ranking of cases became {verdict.quality}"
     else:
-        before, now = number_words(figure.before.estimate, figure.now.estimate)
+        before, now, _ = _numbers(figure)
         text = f"{_capital(_title(figure))} {verb} from {before} to {now}"
     text += _since_words(verdict.since, verdict.at)
     if verdict.returned is not None:

@@ -7,6 +7,7 @@ import re
 import time
 import urllib.request
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -131,7 +132,11 @@ def test_every_place_says_the_same_to_the_digit(
         assert (
             run("verdict", "--server", addresses.grpc, STREAM).stdout.split() == str(found).split()
         )
-        assert re.match(r"fell 0\.\d\d · since [A-Z][a-z]{2} \d+ · country=IT$", found.happened)
+        size = re.match(
+            r"fell (0\.\d{2,4}) · since [A-Z][a-z]{2} \d+ · country=IT$", found.happened
+        )
+        numbers = re.match(r"AUC-PR fell from (0\.\d+) to (0\.\d+) since ", found.sentence)
+        assert Decimal(numbers[1]) - Decimal(numbers[2]) == Decimal(size[1])
         table = (
             CommandRunner(env={"COLUMNS": "160"})
             .invoke(app, ["top", "--server", addresses.grpc])

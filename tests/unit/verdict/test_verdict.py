@@ -10,7 +10,7 @@ import pytest
 
 from streameval import Interval, Verdict, VerdictFigure
 from streameval._verdict.verdict import Base, Because, Called, Moved, Since
-from streameval._verdict.words import sentence_of
+from streameval._verdict.words import happened_of, sentence_of
 
 NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)
 FALL = datetime(2026, 11, 20, 22, tzinfo=UTC)
@@ -109,6 +109,31 @@ WORSE = verdict(
 def test_the_sentence(given: Verdict, said: str) -> None:
     """It says the conclusion, since when, because of whom, and what else there is to know."""
     assert sentence_of(given) == said
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "numbers", "size"),
+    [
+        (0.65, 0.07, ("0.65", "0.07"), "0.58"),
+        (0.7012, 0.5561, ("0.701", "0.556"), "0.145"),  # 0.70, 0.56, and 0.15 contradict
+        (0.8577, 0.8514, ("0.86", "0.85"), "0.01"),
+        (0.6, 0.5962, ("0.600", "0.596"), "0.004"),
+        (0.8574, 0.03359, ("0.8574", "0.0336"), "0.8238"),
+        (0.89473, 0.04827, ("0.8947", "0.0483"), "0.8464"),  # 0.84646, and not five digits
+    ],
+)
+def test_the_line_says_the_difference_of_what_the_sentence_says(
+    before: float, now: float, numbers: tuple[str, str], size: str
+) -> None:
+    """Who subtracts the numbers of the sentence gets the number of the list."""
+    fallen, risen = (
+        verdict(quality, figures=(figure(*both),))
+        for quality, both in (("worse", (before, now)), ("better", (now, before)))
+    )
+    assert sentence_of(fallen) == f"AUC-PR fell from {numbers[0]} to {numbers[1]}."
+    assert happened_of(fallen) == f"fell {size}"
+    assert sentence_of(risen) == f"AUC-PR rose from {numbers[1]} to {numbers[0]}."
+    assert happened_of(risen) == f"rose {size}"
 
 
 def test_the_sentence_of_too_early() -> None:
