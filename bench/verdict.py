@@ -10,7 +10,7 @@
 
 The evidence of many streams is computed in arrays (`verdict_streams`), by the library's bets;
 `check` compares it with the library's own, row by row. Everything else is the library itself.
-Seeds from 900 on are for the figures that docs/verdict.md shows, lower ones for tuning.
+Seeds from 900 on are for the figures that docs/evidence-verdict.md shows, lower ones for tuning.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def test_falls_are_found_and_held(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.heavy
 def test_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    """A tenth of the figures in docs/verdict.md, by the same code and other seeds."""
+    """A tenth of the figures in docs/evidence-verdict.md, by the same code and other seeds."""
     import verdict
 
     verdict.print_healthy(Namespace(streams=100, days=60, seed=SEED))
