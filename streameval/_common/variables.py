@@ -68,5 +68,6 @@ def check_variables(environment: Mapping[str, str], limits: Collection[str] | No
         if _OF_KUBERNETES.fullmatch(name) and not (_IS_PORT.fullmatch(name) and "://" not in value):
             continue
         close = difflib.get_close_matches(name, sorted(known), 1, 0.8)
-        hint = f"did you mean {close[0]}? To go on without it" if close else "to go on without it"
-        raise StreamEvalError(f"{name} is no variable of streameval: {hint}: unset {name}")
+        hint = f"did you mean {close[0]}? To" if close else "to"
+        message = f"{name} is no variable of streameval: {hint} go on without it, run: unset {name}"
+        raise StreamEvalError(message)

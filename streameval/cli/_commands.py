@@ -14,7 +14,13 @@ import typer
 import typer.core
 
 from streameval._common.redaction import redact_tokens
-from streameval.cli._connection import ConnectionOptions, current_arguments, current_connection
+from streameval.cli._connection import (
+    CalledCommand,
+    ConnectionOptions,
+    current_arguments,
+    current_command,
+    current_connection,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -85,6 +91,11 @@ class _Command(typer.core.TyperCommand):
             *(each.metavar if each.required else f"[{each.metavar}]" for each in arguments),
         ]
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command, which its errors name."""
+        current_command.set(CalledCommand(tuple(ctx.command_path.split()[1:]), ctx.params))
+        return super().invoke(ctx)
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments, the options, and the options of the connection."""
         _write_parameters(self, ctx, formatter)
@@ -133,6 +144,7 @@ class _Group(typer.core.TyperGroup):
         if options.get("parent") is None:
             current_connection.set(ConnectionOptions())
             current_arguments.set([*arguments[1]])
+            current_command.set(CalledCommand())
         with _redacted_errors():
             return super().make_context(*arguments, **options)
 
@@ -147,15 +159,23 @@ def _redacted_errors() -> Iterator[None]:
     try:
         yield
     except _UsageError as error:
-        error.message = redact_tokens(error.message + _server_as_option())
+        hint = "" if _is_of_option(error) else _server_as_option()
+        error.message = redact_tokens(error.message + hint)
         raise
+
+
+def _is_of_option(error: Any) -> bool:
+    """Whether an error is of an option, so that no argument is wrong."""
+    parameter = getattr(error, "param", None)
+    return hasattr(error, "option_name") or getattr(parameter, "param_type_name", "") == "option"
 
 
 def _server_as_option() -> str:
     """Return the command line with an address that stands alone as an option; empty without one."""
     words = list(current_arguments.get())
     for place, word in enumerate(words):
-        if _ADDRESS.fullmatch(word) and not words[place - 1].startswith("-"):
+        is_value = place > 0 and words[place - 1].startswith("-")
+        if _ADDRESS.fullmatch(word) and not is_value:
             rest = [*words[:place], *words[place + 1 :], "--server", word]
             return f" The server is an option; run: {shlex.join(['streameval', *rest])}"
     return ""

@@ -60,6 +60,18 @@ current_arguments: ContextVar[Sequence[str]] = ContextVar("streameval_arguments"
 """The arguments of this command line."""
 
 
+class CalledCommand(NamedTuple):
+    """The words of a command's name, such as ``marks``, ``add``, and the values it was given."""
+
+    words: tuple[str, ...] = ()
+    values: Mapping[str, Any] = {}
+
+
+_NOT_YET = CalledCommand()
+current_command: ContextVar[CalledCommand] = ContextVar("streameval_command", default=_NOT_YET)
+"""The command of this command line, once its options are understood."""
+
+
 def option_name(name: str) -> str:
     """Return the option of a field of `ConnectionOptions`."""
     return "--" + name.replace("_", "-")

@@ -83,7 +83,8 @@ def _checks(current: Connection) -> Iterator[Check]:
                 return
         except ClientError as error:
             reason, run = remedy_of(error)
-            yield Check("server", False, reason, f"run: {run or command('admin', 'status')}")
+            start = "start the server there, let firewalls pass its port, or give --server"
+            yield Check("server", False, reason, f"run: {run}" if run else start)
             return
         else:
             yield _admin_token(current, server)
@@ -99,11 +100,11 @@ def _certificate(current: Connection) -> Check:
     """Look at the end of the server's certificate, as a client that trusts what this one does."""
     options = current.client_options()
     host, _, port = current.address.rpartition(":")
-    context = ssl.create_default_context(cafile=options["root_certificates"])
-    context.set_alpn_protocols(["h2"])
-    if options["client_certificate"] is not None:
-        context.load_cert_chain(options["client_certificate"], options["client_key"])
     try:
+        context = ssl.create_default_context(cafile=options["root_certificates"])
+        context.set_alpn_protocols(["h2"])
+        if options["client_certificate"] is not None:
+            context.load_cert_chain(options["client_certificate"], options["client_key"])
         with (
             socket.create_connection((host.strip("[]"), int(port)), _TIMEOUT_S) as plain,
             context.wrap_socket(plain, server_hostname=host.strip("[]")) as secure,

@@ -18,8 +18,10 @@ from streameval._common.variables import check_variables
 from streameval.cli._connection import (
     DEFAULT_TIMEOUT_S,
     OPTIONS,
+    CalledCommand,
     ConnectionOptions,
     current_arguments,
+    current_command,
     current_connection,
     option_name,
 )
@@ -53,6 +55,7 @@ def run_probe(arguments: Sequence[str]) -> None:
         return
     current_connection.set(ConnectionOptions(**{name: getattr(given, name) for name in OPTIONS}))
     current_arguments.set(arguments)
+    current_command.set(CalledCommand(("health",)))
     with one_line_errors():
         check_variables(os.environ)
         from streameval.cli import _health  # noqa: PLC0415 - imports gRPC

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streameval._common.addresses import DEFAULT_PORT, is_local
 from streameval._common.errors import StreamEvalError
-from streameval.cli._connection import Connection, command, connection, current_arguments
+from streameval.cli._connection import (
+    Connection,
+    command,
+    connection,
+    current_arguments,
+    current_command,
+)
 from streameval.cli._file_values import ColumnError, FileError
 
 if TYPE_CHECKING:
@@ -22,7 +28,6 @@ _PAGE = re.compile(r"http1\.x server|missing selected ALPN")
 """gRPC's texts for a server of HTTP/1, without TLS and with it."""
 _ROW = re.compile(r": row \d+: ")
 _OF_VALUES = frozenset({"INVALID_ARGUMENT", "FAILED_PRECONDITION", "OUT_OF_RANGE"})
-_GROUPS = frozenset({"streams", "alarms", "pairs", "marks", "mapping", "consume", "admin"})
 _TIMEOUT_S = 2.0
 _NO_TLS = ("--tls", "--root-certificates", "--client-certificate", "--client-key")
 
@@ -79,7 +84,7 @@ def _of_server(error: Any) -> Remedy:
     elif error.code == "UNAVAILABLE":
         remedy = _of_no_answer(text, connection())
     elif error.code == "DEADLINE_EXCEEDED":
-        remedy = Remedy(text, command("doctor"))
+        remedy = Remedy(text, _doctor())
     elif error.code in {"NOT_FOUND", "ALREADY_EXISTS"}:
         remedy = Remedy(text, _list_of(text))
     return remedy
@@ -87,17 +92,16 @@ def _of_server(error: Any) -> Remedy:
 
 def _list_of(text: str) -> str:
     """Return the command that lists what there is, where a name is missing or taken."""
-    words = [*current_arguments.get(), "", "", ""]
-    shows = {"marks": ("marks", "list"), "alarms": ("alarms", "show")}.get(words[0])
+    words, values = current_command.get()
+    shows = {"marks": ("marks", "list"), "alarms": ("alarms", "show")}.get("".join(words[:1]))
     if shows is not None and not text.startswith("there is no stream"):
-        return command(*shows, words[2])
+        return command(*shows, values["stream"])
     return command("pairs" if "pair" in text.partition(":")[0] else "streams", "list")
 
 
 def _help(text: str) -> str:
     """Return the command that lists the values of options; none for a text that has a command."""
-    words = [each for each in current_arguments.get()[:2] if not each.startswith("-")]
-    verb = words[: 2 if words[:1] and words[0] in _GROUPS else 1]
+    verb = current_command.get().words
     has_remedy = any(mark in text for mark in ("streameval ", "--", "run: "))
     return "" if has_remedy or not verb else shlex.join(["streameval", *verb, "--help"])
 
@@ -116,11 +120,16 @@ def _with_column(error: ColumnError) -> str:
 
 def _of_row(text: str) -> Remedy:
     """Return what to do about rows that cannot be counted."""
-    words = current_arguments.get()
-    if words[:1] == ["push"] and "--rejects" not in words:
+    words, values = current_command.get()
+    if words == ("push",) and values["rejects"] is None:
         return Remedy(text, again("--rejects", "rejects.ndjson"))
     advice = "" if "leave such rows out" in text else ": leave such rows out, or replace the value"
     return Remedy(text + advice, "")
+
+
+def _doctor() -> str:
+    """Return the command that looks at the way to a server; none where it is this one."""
+    return "" if current_command.get().words == ("doctor",) else command("doctor")
 
 
 def token_command(error: Any) -> str:
@@ -146,11 +155,11 @@ def _of_no_answer(text: str, current: Connection) -> Remedy:
             again("--root-certificates", "FILE"),
         )
     if "Connection refused" in text:
-        start = f"streameval serve --listen {address}" if is_local(address) else command("doctor")
+        start = f"streameval serve --listen {address}" if is_local(address) else _doctor()
         return Remedy(f"no server listens on {address}", start)
     if "address lookup failed" in text or "resolving" in text:
         return Remedy(f"no machine is known as {address}", again("--server", "HOST:PORT"))
-    return Remedy(text, command("doctor"))
+    return Remedy(text, _doctor())
 
 
 def _grpc_of_page(current: Connection) -> str:

@@ -57,6 +57,22 @@ def test_a_server_that_is_well(tmp_path: Path) -> None:
         ]
 
 
+def test_what_is_no_certificate(tmp_path: Path) -> None:
+    """A file of authorities that has none is a fault of TLS, not of the output."""
+    file = tmp_path / "ca.pem"
+    file.write_text("score,label\n")
+    code, found = checked("--server", "127.0.0.1:1", "--root-certificates", file)
+    assert (code, found["tls"][0]) == (1, False)
+    assert "--root-certificates" in found["tls"][2]
+
+
+def test_doctor_does_not_send_to_itself(tmp_path: Path) -> None:
+    """Where no command helps, it says what to look at."""
+    code, found = checked("--server", f"unix:{tmp_path / 'none'}")
+    assert code == 1
+    assert found["server"][2].startswith("start the server there")
+
+
 def test_no_server() -> None:
     """What to start, or where to look; the exit code is 1."""
     code, found = checked("--server", "127.0.0.1:1")

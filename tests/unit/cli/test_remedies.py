@@ -146,6 +146,13 @@ MISUSE = {
         ("alarms declare s --watch auc=0.1 {S}", "run: streameval alarms declare --help"),
         ("sample s --size 5 {S}", "run: streameval sample --help"),
     ],
+    "options first": [
+        ("{S} query s --segment contry=US", "declares country; run: streameval query --help"),
+        ("{S} streams create 'bad name'", "run: streameval streams create --help"),
+        ("{S} marks delete {S} s 9", "run: streameval marks list s {S}"),
+        ("{S} push s {d}/text.csv", "run: streameval {S} push s {d}/text.csv --rejects"),
+        ("{grpc} streams list --json", "run: streameval streams list --json --server {grpc}"),
+    ],
     "server": [
         ("query s --server 127.0.0.1:1", "run: streameval serve --listen 127.0.0.1:1"),
         ("query s --server {page}", "gRPC is on {grpc}; run: streameval query s {S}"),
@@ -195,3 +202,10 @@ def test_the_message_says_what_to_do(places: dict[str, object], line: str, remed
     code, _, errors = outcome(*(each.replace("\0", " ") for each in words))
     assert code in {1, 2}
     assert remedy.format(**places) in " ".join(errors.split()), errors
+
+
+def test_an_option_that_there_is_not_makes_no_server_of_a_stream() -> None:
+    """Only an argument that is one too many may be an address."""
+    for line in ("query fraud:3 --windw 1h", "query fraud:3 --window", "query fraud:3 --limit x"):
+        code, _, errors = outcome(*line.split())
+        assert (code, "--server" in errors) == (2, False), errors

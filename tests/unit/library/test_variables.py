@@ -34,11 +34,11 @@ def test_the_names_are_those_that_are_read() -> None:
 )
 def test_a_mistyped_variable(name: str, meant: str) -> None:
     """By the commands and the server: what is meant, and how to go on; never the value."""
-    said = f"{name} is no variable of streameval: did you mean {meant}? To go on without it: unset"
+    said = f"{name} is no variable of streameval: did you mean {meant}? To go on without it, run:"
     for check in (check_variables, lambda found: configure({}, environment=found)):
         with pytest.raises(StreamEvalError) as caught:
             check({name: "sv1.x.S3cret"})
-        assert str(caught.value) == f"{said} {name}"
+        assert str(caught.value) == f"{said} unset {name}"
 
 
 def test_a_mistyped_limit() -> None:
@@ -84,5 +84,5 @@ def test_every_command_refuses_it(arguments: tuple[str, ...]) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         "streameval: STREAMEVAL_SERVR is no variable of streameval: did you mean "
-        "STREAMEVAL_SERVER? To go on without it: unset STREAMEVAL_SERVR\n"
+        "STREAMEVAL_SERVER? To go on without it, run: unset STREAMEVAL_SERVR\n"
     )
