@@ -51,7 +51,7 @@ class Question(NamedTuple):
     ----------
     at_us : int
     last_row_us : int
-        The event time of the newest row; -1 if it is not known.
+        The event time of the newest row, to the end of its pane; -1 if it is not known.
     alarm : int or None
         Number of the declared alarm that is open.
     annotations : sequence of (int, str)
@@ -156,9 +156,16 @@ def decide(evidence: Evidence | None, panes: Sequence[Pane], asked: Question) ->
 
 def _told(verdict: Verdict, asked: Question, *, is_called: bool) -> Verdict:
     """Return a verdict with its words."""
-    labelled, reason = asked.labelled, asked.no_base
-    sentence = sentence_of(verdict, is_called=is_called, labelled=labelled, reason=reason)
-    line = happened_of(verdict, is_called=is_called, labelled=labelled, reason=reason)
+    sentence, line = (
+        words_of(
+            verdict,
+            is_called=is_called,
+            labelled=asked.labelled,
+            reason=asked.no_base,
+            last_row=to_datetime(asked.last_row_us),
+        )
+        for words_of in (sentence_of, happened_of)
+    )
     return replace(verdict, sentence=sentence, happened=line)
 
 

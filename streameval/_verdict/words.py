@@ -41,6 +41,7 @@ def sentence_of(
     is_called: bool = True,
     labelled: float = math.nan,
     reason: str = "",
+    last_row: datetime | None = None,
 ) -> str:
     """Return the sentence of a verdict, from its other fields. O(1).
 
@@ -53,6 +54,8 @@ def sentence_of(
         Of one that is immature: the share of labels that are in.
     reason : str
         Of one without a base: why there is none.
+    last_row : datetime
+        Of one that is silent: when its last rows came.
 
     Examples
     --------
@@ -71,13 +74,20 @@ def sentence_of(
         said = [_changed(verdict), *_explained(verdict)]
     else:
         said = [_unchanged(verdict)]
-    return " ".join([*said, *_alarm(verdict), *_annotations(verdict), *_flow(verdict)])
+    return " ".join([*said, *_alarm(verdict), *_annotations(verdict), *_flow(verdict, last_row)])
 
 
 def happened_of(
-    verdict: Verdict, *, is_called: bool = True, labelled: float = math.nan, reason: str = ""
+    verdict: Verdict,
+    *,
+    is_called: bool = True,
+    labelled: float = math.nan,
+    reason: str = "",
+    last_row: datetime | None = None,
 ) -> str:
     """Return what happened, in a line; parameters as of `sentence_of`. O(1).
+
+    What changed comes first, then that it is silent; what is not known of a change gives way to it.
 
     Examples
     --------
@@ -88,14 +98,24 @@ def happened_of(
     >>> happened_of(steady)
     'no fall above 0.03'
     """
+    is_change = verdict.quality in {"worse", "better", "recovered"}
+    if is_change:
+        parts = _parts(verdict) if is_called or verdict.alarm is None else []
+    else:
+        parts = [_quiet(verdict, labelled, reason)]
+    if verdict.flow == "silent" and last_row is not None:
+        kept = parts if is_change or verdict.moved else []
+        parts = [*kept, f"no rows since {time_words(last_row, verdict.at)}"]
+    return " · ".join(filter(None, parts))
+
+
+def _quiet(verdict: Verdict, labelled: float, reason: str) -> str:
+    """Return what is known where no change is called."""
     if verdict.quality == "immature":
         if verdict.base is None:
             return reason or "no base yet"
         few = "fewer than 30 labels of a class since the base"
         return few if math.isnan(labelled) else _in_words(labelled)
-    if verdict.quality in {"worse", "better", "recovered"}:
-        is_alarm_alone = not is_called and verdict.alarm is not None
-        return "" if is_alarm_alone else " · ".join(_parts(verdict))
     if verdict.moved or math.isnan(verdict.excluded):
         return "; ".join(_moved(each) for each in verdict.moved)
     fall = _up(verdict.excluded)
@@ -292,9 +312,10 @@ def _annotations(verdict: Verdict) -> list[str]:
     return [f"Noted then: {noted}."]
 
 
-def _flow(verdict: Verdict) -> list[str]:
+def _flow(verdict: Verdict, last_row: datetime | None) -> list[str]:
+    if verdict.flow == "silent" and last_row is not None:
+        return [f"No rows have come since {time_words(last_row, verdict.at)}."]
     said = {
-        "silent": "No rows come any more.",
         "no_labels": "Rows come without labels.",
         "late": "Labels come later than they did.",
     }

@@ -320,15 +320,27 @@ def test_the_list_says_the_same(fallen: Served, page: Page) -> None:
 
 
 def test_a_day_of_the_list_is_of_the_readers_zone(page: Page, served: Served) -> None:
-    """Of the change and of the return, and nothing else of the line."""
+    """Of the change, of the return and of the last rows, and nothing else of the words."""
     script = """async () => {
-      const { happened } = await import(new URL("static/verdict.js", location.origin));
-      return happened({ happened: "fell 0.20 · since Nov 20 · back since Nov 24 · day=Nov 20",
-        since: { likeliest: "2026-11-20T23:30:00Z" },
-        returned: { likeliest: "2026-11-24T01:00:00Z" } });
+      const { happened, localSilence } =
+        await import(new URL("static/verdict.js", location.origin));
+      const at = "2026-11-27T12:00:00Z";
+      const line = "fell 0.20 · since Nov 20 · back since Nov 24 · day=Nov 20"
+        + " · no rows since Nov 26, 23:30";
+      const since = { likeliest: "2026-11-20T23:30:00Z" };
+      const returned = { likeliest: "2026-11-24T01:00:00Z" };
+      return [
+        happened({ happened: line, at, since, returned }),
+        localSilence("Steady. No rows have come since Dec 31 2025, 20:00.", at),
+        localSilence("Steady. Noted then: no rows since Nov 20, 22:00.", at),
+      ];
     }"""
     with page.context.browser.new_context(timezone_id="Asia/Tokyo") as context:
         other = context.new_page()
         other.goto(served.url())
         found = other.evaluate(script)
-    assert found == "fell 0.20 · since Nov 21 · back since Nov 24 · day=Nov 20"
+    assert found == [
+        "fell 0.20 · since Nov 21 · back since Nov 24 · day=Nov 20 · no rows since Nov 27, 08:30",
+        "Steady. No rows have come since Jan 1 2026, 05:00.",
+        "Steady. Noted then: no rows since Nov 20, 22:00.",
+    ]

@@ -206,7 +206,9 @@ def test_a_stream_without_rows_is_silent() -> None:
     after = told(panes, 10 + 2 / 24)
     assert (before.flow, after.flow) == ("ok", "silent")
     assert before.valid_until == rows_end + timedelta(hours=2)
-    assert "No rows come any more." in after.sentence
+    assert after.sentence.endswith(f" No rows have come since {rows_end:%b %-d, %H:%M}.")
+    assert after.happened == f"no rows since {rows_end:%b %-d, %H:%M}"
+    assert "no rows" not in before.sentence.lower() + before.happened
     assert after.quality == before.quality
 
 

@@ -102,13 +102,47 @@ WORSE = verdict(
         (verdict("immature"), "Too early: there is no base to compare with yet."),
         (
             verdict("steady", excluded=0.03, flow="silent"),
-            "Steady: a fall of more than 0.03 would have been seen. No rows come any more.",
+            (
+                "Steady: a fall of more than 0.03 would have been seen. "
+                "No rows have come since Nov 20, 22:00."
+            ),
         ),
     ],
 )
 def test_the_sentence(given: Verdict, said: str) -> None:
     """It says the conclusion, since when, because of whom, and what else there is to know."""
-    assert sentence_of(given) == said
+    assert sentence_of(given, last_row=FALL) == said
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            replace(WORSE, alarm=None),
+            "fell 0.58 · since Nov 20 · country=IT · no rows since Nov 20, 22:00",
+        ),
+        (
+            verdict(
+                "recovered",
+                since=Since(FALL, FALL, FALL),
+                returned=Since(FALL, FALL + 50 * HOUR, NOW),
+            ),
+            "back since Nov 23 · no rows since Nov 20, 22:00",
+        ),
+        (verdict("worse", alarm=3), "no rows since Nov 20, 22:00"),
+        (verdict("steady", excluded=0.03), "no rows since Nov 20, 22:00"),
+        (
+            verdict("unsure", moved=(Moved("prevalence", 0.04, 0.01),)),
+            "prevalence fell from 4 % to 1 % · no rows since Nov 20, 22:00",
+        ),
+        (verdict("immature", base=BASE), "no rows since Nov 20, 22:00"),
+    ],
+)
+def test_the_line_of_a_silent_stream_says_since_when(given: Verdict, said: str) -> None:
+    """After what changed, and in place of what is not known; where rows come it says nothing."""
+    known = {"is_called": given.alarm is None, "last_row": FALL}
+    assert happened_of(replace(given, flow="silent"), **known) == said
+    assert "no rows" not in happened_of(given, **known)
 
 
 @pytest.mark.parametrize(

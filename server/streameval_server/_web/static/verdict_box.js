@@ -6,7 +6,7 @@ import { count, day, hour, percent, period, segmentName, titleOf } from "./forma
 import { info } from "./popover.js";
 import { windowBetween } from "./route.js";
 import { sentence } from "./states.js";
-import { differenceWords, headline, qualityOf, statesOf } from "./verdict.js";
+import { differenceWords, headline, localSilence, qualityOf, statesOf } from "./verdict.js";
 
 const GAP_MS = 2_000;
 const MAX_AGE_MS = 30_000; // time alone makes a stream silent
@@ -124,10 +124,10 @@ export class VerdictBox {
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 /** The server's sentence, whose times are in UTC, with them as all other times of the page. */
-function localTimes({ sentence: text, since, returned, moved }) {
+function localTimes({ sentence: text, at, since, returned, moved }) {
   const times = [since, returned, ...moved.map((each) => each.since)].filter(Boolean).map(({ likeliest }) => new Date(likeliest));
-  return times.reduce((said, time) => said.replaceAll(
-    `${MONTHS[time.getUTCMonth()]} ${time.getUTCDate()}, ${time.toISOString().slice(11, 16)}`, `${day(time)}, ${hour(time)}`), text);
+  return localSilence(times.reduce((said, time) => said.replaceAll(
+    `${MONTHS[time.getUTCMonth()]} ${time.getUTCDate()}, ${time.toISOString().slice(11, 16)}`, `${day(time)}, ${hour(time)}`), text), at);
 }
 
 const timeWords = (at) => `${day(new Date(at))}, ${hour(new Date(at))}`;
