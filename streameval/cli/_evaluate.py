@@ -46,12 +46,18 @@ def evaluate(
         draw(evaluator, plot, name=file.stem)
     snapshot = evaluator.snapshot()
     found = snapshot.to_dict()
+    found["warnings"] = [*found["warnings"], *_no_rows(file, snapshot.num_cases)]
     if as_json:
         print_json(found)
     else:
         print_snapshot(snapshot, heading=str(file))
         for warning in found["warnings"]:
             say(f"note: {warning}")
+
+
+def _no_rows(file: Path, rows: int) -> list[str]:
+    """Return what to say of a file that has a header alone; nothing of others."""
+    return [] if rows else [f"{file} has no rows: is it complete?"]
 
 
 def draw(evaluator: Evaluator, path: Path, *, name: str) -> None:
@@ -108,7 +114,8 @@ def evaluate_by(
     # Of the group whose unseen case weighs most.
     unbounded = [each.value for each in ranking if each.value.weight_warning is not None]
     heaviest = max(unbounded, key=lambda value: value.assumed_weight, default=None)
-    warnings = [] if heaviest is None else [heaviest.weight_warning]
+    unseen = [] if heaviest is None else [heaviest.weight_warning]
+    warnings = [*unseen, *_no_rows(file, len(evaluators))]
     if as_json:
         print_json(
             {

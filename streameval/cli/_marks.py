@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from streameval.cli._commands import Commands
-from streameval.cli._connection import connect
+from streameval.cli._connection import command, connect
 from streameval.cli._connection_options import connects
 from streameval.cli._options import AsJson, From, StreamName, To, parse_time
 
 if TYPE_CHECKING:
     from streameval.client import StreamMark
+
+_SOON = timedelta(minutes=5)
+"""Clocks may differ by this long."""
 
 marks = Commands("Annotate the time of streams: deployments.")
 
@@ -38,6 +42,9 @@ def add(
         print_json(made.to_dict())
     else:
         say(_line(made))
+        if made.time > datetime.now(UTC) + _SOON:
+            remove = command("marks", "delete", stream, made.number)
+            say(f"note: this time is still to come; to delete the mark, run: {remove}")
 
 
 @marks.command(name="list")

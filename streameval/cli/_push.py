@@ -123,6 +123,9 @@ def push(
     _report(files, checked, stream, result)
     total = 0 if rejected is None else rejected.counts.total()
     _report_facts(checked, result, total, time.monotonic() - begun_s)
+    for (path, _), found in zip(files, checked, strict=True):
+        if not found.rows:
+            _warn(f"{path} has no rows: is it complete?")
     say(f"look at it: {command('query', stream)}")
     if result.sent_labels and not result.joined and not allow_no_joins:
         _warn(

@@ -14,7 +14,7 @@ from streameval.client import AccessError, Client, InvalidRequestError, NotFound
 from streameval_server import Settings, create_token
 from streameval_server.testing import running_service
 
-from ..commands import app
+from ..commands import app, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +22,20 @@ if TYPE_CHECKING:
 STREAM = "fraud/v1"
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
+
+
+def test_a_mark_that_is_still_to_come_is_said_so() -> None:
+    """A wrong year would be on no chart; the command deletes the mark again."""
+    settings = Settings(listen="127.0.0.1:0", memory=True)
+    with running_service(settings) as addresses, Client(addresses.grpc) as client:
+        client.create_stream(STREAM)
+        server = ("--server", addresses.grpc)
+        made = run("marks", "add", STREAM, "v4", "--at", "2101-01-01", *server).stdout
+        assert "note: this time is still to come" in made
+        remove = made.strip().rpartition("run: streameval ")[2]
+        assert "note" not in run("marks", "add", STREAM, "v4", *server).stdout
+        assert run(*remove.split()).exit_code == 0
+        assert [mark.number for mark in client.list_marks(STREAM)] == [2]
 
 
 def test_marks_are_made_listed_deleted_and_survive(tmp_path: Path) -> None:

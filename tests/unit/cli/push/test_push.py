@@ -21,7 +21,7 @@ from streameval.client._delivery.numbered_upload import NumberedUpload
 from streameval_server import Settings
 from streameval_server.testing import running_server
 
-from ....commands import refusal, run
+from ....commands import outcome, refusal, run
 from .killed_push import killed_push
 
 if TYPE_CHECKING:
@@ -119,6 +119,18 @@ def test_a_push_that_is_killed_goes_on(address: str, directory: Path) -> None:
     assert again.exit_code == 0, again.output
     assert "390 rows were durable before" in again.stdout
     assert by_score(counted(address)) == wanted
+
+
+def test_a_file_without_rows_is_said(address: str, tmp_path: Path) -> None:
+    """By push and by evaluate, also in JSON; it is no error, as for a day without orders."""
+    file = tmp_path / "rows.csv"
+    file.write_text("score,label,country\n")
+    said = f"{file} has no rows: is it complete?"
+    code, _, errors = outcome("push", STREAM, file, "--server", address)
+    assert (code, errors) == (0, f"streameval: {said}\n")
+    for options in ((), ("--by", "country"), ("--json",)):
+        code, printed, _ = outcome("evaluate", file, *options)
+        assert (code, said in printed) == (0, True), options
 
 
 def test_a_bad_row_is_named_and_nothing_is_sent(address: str, tmp_path: Path) -> None:
