@@ -28,7 +28,7 @@ class GivenVerdicts:
     def __init__(self) -> None:
         self.given: dict[str, verdict_pb2.Verdict] = {}
 
-    def of(self, view: View) -> KnownVerdict:
+    def of(self, view: View, **_: bool) -> KnownVerdict:
         given = self.given.get(view.info.name) or verdict("immature")
         return KnownVerdict((), given.SerializeToString(), 0, 1 << 62, 1 << 62)
 

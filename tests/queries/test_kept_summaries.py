@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from streameval.v1 import overview_pb2, types_pb2
+from streameval.v1 import overview_pb2, types_pb2, verdict_pb2
 from streameval_server._log.acked_revision import AckedRevision
 from streameval_server._queries import stream_summaries, summary_file
 from streameval_server._queries.query_engine import QueryEngine
@@ -174,7 +174,7 @@ def test_a_projection_is_kept_and_made_again(file: SummaryFile) -> None:
     server.list(window=DAY)
     (entry,) = server.summaries.table(WARM_SPAN).entries
     projected = types_pb2.Projection(metrics=[types_pb2.ProjectedMetric(projected=0.75)])
-    entry.store_projection(projected, now_us=NOW, revision=7)
+    entry.store_projection(projected, verdict_pb2.Verdict(), now_us=NOW, revision=7)
     server.summaries.keep(END)
     after = server_with(file, named("a"))
     (found,) = first_list(after).summaries

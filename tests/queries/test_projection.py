@@ -220,6 +220,23 @@ def test_a_verdict_projects_once_an_hour() -> None:
         assert (verdicts.of(view).message().projected == first) is is_same
 
 
+def test_a_verdict_waits_for_a_projection_only_where_it_is_asked_for() -> None:
+    """Metrics, lists and webhooks say all else, and the projection once it is made."""
+    early = Stream(11)
+    verdicts, view = early.queries.verdicts, early.engine.view("s")
+    plain = verdicts.of(view, projects=False).message()
+    assert not plain.HasField("projected")
+    whole = verdicts.of(view).message()
+    assert whole.sentence.startswith(plain.sentence.removesuffix("."))
+    assert whole.sentence != plain.sentence
+    assert verdicts.of(view, projects=False).message() == whole
+    plain.projected.CopyFrom(whole.projected)
+    plain.sentence = whole.sentence
+    assert plain == whole
+    early.now_us += 61 * 60_000_000
+    assert not verdicts.of(early.engine.view("s"), projects=False).message().HasField("projected")
+
+
 def _arguments(stream: Stream):
     request = query_pb2.GetSnapshotRequest(projection=True, selection=last(3))
     resolved = stream.queries.resolve(parse_snapshot_request(request).selection)

@@ -19,9 +19,10 @@ from prometheus_client.openmetrics import parser as open_metrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from streameval.statistics import Place
-from streameval.v1 import admin_pb2, pair_pb2, query_pb2, stream_pb2, types_pb2
+from streameval.v1 import admin_pb2, pair_pb2, query_pb2, stream_pb2, types_pb2, verdict_pb2
 from streameval_server import Limits, Settings, create_token
 from streameval_server._model.errors import Code, RequestError
+from streameval_server._queries import stream_verdicts
 from streameval_server._queries.query_engine import QueryEngine
 from streameval_server._web import metrics, pair_metrics, stream_metrics
 from streameval_server._web.pair_metrics import SERIES_A_PAIR, PairReadings, pair_families
@@ -109,6 +110,20 @@ def test_figures_are_the_snapshots() -> None:
         delays = snapshot.coverage.delay_histogram
         assert delays.total == 360
         assert_histogram(series, "label_delay_seconds", delays, stream="fraud/v3")
+
+
+def test_a_scrape_waits_for_no_projection_of_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It shows none: who asks for the verdict waits for it."""
+    projected: list[str] = []
+    monkeypatch.setattr(
+        stream_verdicts, "projected_since", lambda view, *_: projected.append(view.info.name)
+    )
+    with site() as one:
+        fill(one, "fraud/v3", seed=1)
+        assert at(scraped(one), "verdict", stream="fraud/v3", quality="immature") == 1
+        assert not projected
+        one.called(f"{QUERY}/GetVerdict", verdict_pb2.GetVerdictRequest(stream="fraud/v3"))
+        assert projected == ["fraud/v3"]
 
 
 def test_rates_at_the_declared_threshold() -> None:

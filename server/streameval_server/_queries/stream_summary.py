@@ -79,7 +79,7 @@ def _summary(engine: QueryEngine, view: StreamView, span: AllTime | Last) -> Com
         newest_pane=newest_pane(view),
     )
     _add_alarms(message, view.alarms)
-    known = engine.verdicts.of(view)
+    known = engine.verdicts.of(view, projects=False)
     message.verdict.ParseFromString(known.encoded)
     return ComputedSummary(message, min(_valid_until_us(resolved), known.holds_until_us))
 

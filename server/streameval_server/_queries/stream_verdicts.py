@@ -5,7 +5,8 @@ after its step was mature moves the figures with the next step, so that an uncha
 nothing.
 
 Cost: a search of some hundred rows, and a merge of the mature panes on each side: 10 to 20 ms.
-Where it is too early, a projection in addition, once an hour: 30 to 200 ms.
+Where it is too early, a projection in addition, once an hour: 20 to 200 ms. Only who asks for it
+waits for it; lists, metrics and webhooks have it once it is made.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ class KnownVerdict:
     at_us, valid_until_us : int
     holds_until_us : int
         Until when nothing but `at` and `valid_until` would be other ones.
+    may_project : bool
+        Whether it is too early, and a projection was neither asked for nor made before.
     """
 
     of: Hashable
@@ -68,6 +71,11 @@ class KnownVerdict:
     at_us: int
     valid_until_us: int
     holds_until_us: int
+    may_project: bool = False
+
+    def holds(self, of: Hashable, at_us: int) -> bool:
+        """Return whether it is the verdict at a time, on what it would be computed from."""
+        return self.of == of and self.at_us <= at_us < self.valid_until_us
 
     def message(self) -> verdict_pb2.Verdict:
         """Return it in a message that the caller may change. O(bytes)."""
@@ -95,29 +103,45 @@ class Verdicts:
         """Memory, about. O(1)."""
         return _VERDICT_BYTES * len(self._known) + _PROJECTED_BYTES * len(self._projected)
 
-    def of(self, view: StreamView, at_us: int | None = None) -> KnownVerdict:
-        """Return the verdict on a stream, now by default. O(1) while it stays the same."""
+    def of(
+        self, view: StreamView, at_us: int | None = None, *, projects: bool = True
+    ) -> KnownVerdict:
+        """Return the verdict on a stream, now by default. O(1) while it stays the same.
+
+        Without `projects` it has a projection only if one was made within the hour.
+        """
         name, of = view.info.name, _sources(view)
         now_us = self._clock_us() if at_us is None else at_us
         with self._lock:
             known = self._known.get(name)
-        if known is not None and known.of == of and known.at_us <= now_us < known.valid_until_us:
+        if known is not None and known.holds(of, now_us) and not (projects and known.may_project):
             return known
-        found = _computed(view, of, now_us, partial(self._project, view))
+        project = self._project if projects else self._projection
+        found = _computed(view, of, now_us, partial(project, view))
         if at_us is None:
             with self._lock:
                 _keep(self._known, name, found)
         return found
 
-    def _project(self, view: StreamView, start_us: int) -> Interval | None:
+    def _project(self, view: StreamView, start_us: int) -> _Projected:
         """Return the projection since a time, of this hour: the first one, for all threads."""
-        name, of, now_us = view.info.name, (view.info.create_revision, start_us), self._clock_us()
         with self._projecting:
-            known = self._projected.get(name)
-            if known is None or known.of != of or now_us - known.at_us >= _HOUR_US:
-                known = _Projected(of, now_us, projected_since(view, start_us, now_us))
-                _keep(self._projected, name, known)
-        return known.interval
+            known = self._projection(view, start_us)
+            if known is None:
+                now_us = self._clock_us()
+                interval = projected_since(view, start_us, now_us)
+                known = _Projected((view.info.create_revision, start_us), now_us, interval)
+                with self._lock:
+                    _keep(self._projected, view.info.name, known)
+        return known
+
+    def _projection(self, view: StreamView, start_us: int) -> _Projected | None:
+        """Return the projection since a time, of this hour; None if none was made. O(1)."""
+        of, now_us = (view.info.create_revision, start_us), self._clock_us()
+        with self._lock:
+            known = self._projected.get(view.info.name)
+        is_new = known is not None and known.of == of and now_us - known.at_us < _HOUR_US
+        return known if is_new else None
 
 
 def _keep(values: OrderedDict[str, V], name: str, value: V) -> None:
@@ -148,7 +172,7 @@ def _last_row_us(view: StreamView) -> int:
 
 
 def _computed(
-    view: StreamView, of: Hashable, at_us: int, project: Callable[[int], Interval | None]
+    view: StreamView, of: Hashable, at_us: int, project: Callable[[int], _Projected | None]
 ) -> KnownVerdict:
     state, settings, costs = view.evidence, view.info.settings, view.info.settings.costs
     evidence = decode_evidence(state.data) if state is not None and state.data else None
@@ -157,6 +181,7 @@ def _computed(
 
     opened = [each.number for each in (view.alarms.alarms if view.alarms else ()) if each.is_open]
     is_early = not opened and (evidence is None or evidence.is_early)
+    projected = project(base_end_us) if is_early else None
     asked = Question(
         at_us,
         last_row_us=last_row_us,
@@ -168,7 +193,7 @@ def _computed(
         no_base="" if state is None else state.reason,
         again_us=None if state is None else state.again_us,
         labelled=_labelled(view, base_end_us),
-        projected=project(base_end_us) if is_early else None,
+        projected=None if projected is None else projected.interval,
     )
     found = decide(evidence, _panes(view, evidence, is_open=bool(opened)), asked)
     called = called_of(b"" if state is None else state.called)
@@ -177,7 +202,8 @@ def _computed(
     holds_until_us = until_us
     if evidence is not None and found.flow != "silent" and found.projected is None:
         holds_until_us = last_row_us + max(2 * evidence.longest_gap_us, _HOUR_US)
-    return KnownVerdict(of, message.SerializeToString(), at_us, until_us, holds_until_us)
+    encoded, may_project = message.SerializeToString(), is_early and projected is None
+    return KnownVerdict(of, encoded, at_us, until_us, holds_until_us, may_project)
 
 
 def _panes(view: StreamView, evidence: Evidence | None, *, is_open: bool) -> list[Pane]:

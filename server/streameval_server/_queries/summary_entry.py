@@ -108,10 +108,23 @@ class SummaryEntry:
         self.values = _values(message)
 
     def store_projection(
-        self, found: types_pb2.Projection | None, *, now_us: int, revision: int
+        self,
+        found: types_pb2.Projection | None,
+        verdict: verdict_pb2.Verdict,
+        *,
+        now_us: int,
+        revision: int,
     ) -> None:
-        """Take another projection, or that there is none. O(bytes)."""
+        """Take another projection, or that there is none. O(bytes).
+
+        So is a verdict that projects, as one that is asked for does, if it is not an older one.
+        """
         message = self.message()
+        is_early = self.quality == "immature" and verdict.HasField("projected")
+        if is_early and revision >= self.revision:
+            message.verdict.CopyFrom(verdict)
+            until_us = verdict.valid_until.ToMicroseconds()
+            self.valid_until_us = min(self.valid_until_us, until_us)
         message.snapshot.ClearField("projection")
         message.ClearField("projected_time")
         if found is not None:

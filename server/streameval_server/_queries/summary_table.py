@@ -19,6 +19,7 @@ import time
 from typing import TYPE_CHECKING
 
 from streameval.statistics import Place
+from streameval.v1 import verdict_pb2
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._queries.stream_summary import (
     ComputedSummary,
@@ -290,11 +291,12 @@ class SummaryTable:
         name = self._next_projection(now_us)
         if name is None:
             return False
-        found, revision = None, 0
+        found, verdict, revision = None, verdict_pb2.Verdict(), 0
         try:
             view = self._engine.view(name)
             revision = view.revision
             found = projection(self._engine, view, self._span)
+            verdict = self._engine.verdicts.of(view).message()
         except RequestError as error:
             if error.code is not Code.NOT_FOUND:
                 _log.exception("stream %s could not be projected", name)
@@ -303,7 +305,8 @@ class SummaryTable:
         with self._lock:
             entry = self._entries.get(name)
             if entry is not None:
-                entry.store_projection(found, now_us=now_us, revision=revision)
+                entry.store_projection(found, verdict, now_us=now_us, revision=revision)
+                self._next_us = min(self._next_us, entry.valid_until_us)
                 self.version += 1
         return True
 

@@ -586,7 +586,7 @@ class Runtime:
             if called == entry.quality:
                 continue
             # A list may have an older one than what was accepted since.
-            now = self.engine.verdicts.of(self.view(info.name)).message()
+            now = self.engine.verdicts.of(self.view(info.name), projects=False).message()
             quality = QUALITIES[now.quality]
             if quality != called:
                 since = now.returned if quality == "recovered" else now.since
