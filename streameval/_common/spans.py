@@ -25,13 +25,16 @@ _UNITS_S = {"y": 365 * 86_400, "w": 7 * 86_400, "d": 86_400, "h": 3_600, "m": 60
 def parse_span(text: str, option: str = "--window") -> timedelta:
     """Read a span such as ``90s``, ``15m``, ``1h``, ``7d``, ``2w``, ``1y`` (365 days)."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([ywdhms])", text)
-    if match is None or not float(match[1]):
-        message = f"{option} {text!r}: use a span such as 90s, 15m, 1h or 7d"
-        raise InvalidInputError(message, field=_field(option))
     try:
-        return timedelta(seconds=float(match[1]) * _UNITS_S[match[2]])
+        seconds = 0.0 if match is None else float(match[1]) * _UNITS_S[match[2]]
+        span = timedelta(seconds=seconds)
     except OverflowError:
-        raise InvalidInputError(f"{option} {text!r}: too long", field=_field(option)) from None
+        message = f"{option} {text!r:.80}: too long"
+        raise InvalidInputError(message, field=_field(option)) from None
+    if not span:
+        message = f"{option} {text!r:.80}: use a span such as 90s, 15m, 1h or 7d"
+        raise InvalidInputError(message, field=_field(option))
+    return span
 
 
 def read_span(span: Span, field: str) -> timedelta:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal
@@ -22,6 +22,7 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 HTTP_OFF = "off"
 _HTTP_PORT = 8080
 _MAX_WINDOW_S = 366 * 86_400
+_MAX_SPAN = timedelta(days=100 * 365)
 
 
 class SettingsError(StreamEvalError, ValueError):
@@ -171,18 +172,21 @@ class Settings:
     def _check_numbers(self) -> None:
         """Raise SettingsError where a number or a span of time is out of its range."""
         spans = {"stop_grace": self.stop_grace, "metrics_window": self.metrics_window}
-        for name, value in asdict(self.limits).items():
-            if isinstance(value, (timedelta, str)):
+        for field_ in fields(self.limits):
+            name, value = field_.name, getattr(self.limits, field_.name)
+            if isinstance(field_.default, str):
                 spans[f"limits.{name}"] = value
                 continue
             minimum = 0 if name == "max_state_bytes" else 1
-            if value < minimum:
-                raise SettingsError(f"limits.{name} must be at least {minimum}, got {value}")
+            if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
+                raise SettingsError(f"limits.{name} must be at least {minimum}, got {value!r:.80}")
         for name, value in spans.items():
             try:
-                read_span(value, name)
+                span = read_span(value, name)
             except InvalidInputError as error:
                 raise SettingsError(str(error)) from None
+            if not timedelta(0) < span <= _MAX_SPAN:
+                raise SettingsError(f"{name} must be more than 0s and at most 100y, got {value}")
         if not 1 <= self.metrics_window_s <= _MAX_WINDOW_S:
             raise SettingsError(
                 f"metrics_window must be from 1s to 366d, got {self.metrics_window}"

@@ -367,3 +367,22 @@ def test_a_span_may_be_a_timedelta() -> None:
         Settings(stop_grace=5)  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match=r"limits.max_query '30': use a span"):
         Settings(limits=Limits(max_query="30"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"stop_grace": timedelta(-1)}, "stop_grace must be more than 0s and at most 100y"),
+        ({"stop_grace": "0.0000001s"}, "stop_grace '0.0000001s': use a span such as 90s"),
+        ({"metrics_window": timedelta(0)}, "metrics_window must be more than 0s"),
+        ({"limits": Limits(max_query=timedelta(0))}, "limits.max_query must be more than 0s"),
+        ({"limits": Limits(max_future="101y")}, "limits.max_future must be .* at most 100y, got"),
+        ({"limits": Limits(max_future=5)}, "limits.max_future must be a timedelta, got 5; or"),
+        ({"limits": Limits(max_streams="5")}, "limits.max_streams must be at least 1, got '5'"),
+        ({"limits": Limits(max_streams=None)}, "limits.max_streams must be at least 1, got None"),
+    ],
+)
+def test_a_program_gets_what_cannot_be_when_it_gives_it(settings: Any, problem: str) -> None:
+    """Not with the first query or batch: a span below zero, one too long, another type."""
+    with pytest.raises(SettingsError, match=problem):
+        Settings(**settings)
