@@ -30,17 +30,21 @@ SERVER = (
 _TESTS = re.compile(rf"{PREFIX}TEST_\w+")
 _LIMITS = re.compile(rf"{PREFIX}LIMITS_\w+")
 
-_OF_KUBERNETES = re.compile(
-    rf"{PREFIX}(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_[A-Z]+(_(PROTO|PORT|ADDR))?)?)"
+_OF_OTHERS = re.compile(
+    rf"{PREFIX}(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|ENV_\w+"
+    r"|PORT_\d+_[A-Z]+(_(PROTO|ADDR|START|END|PORT(_START|_END)?))?)"
 )
-"""What Kubernetes tells pods of a service whose name begins with ``streameval``."""
+"""What Kubernetes tells pods of a service whose name begins with ``streameval``, and Docker
+containers of a link to such a name."""
 
-_IS_PORT = re.compile(rf"{PREFIX}((?!\w*SERVICE_)\w+_)?PORT")
-"""Those that may be meant as a setting; Kubernetes gives them a URL, such as tcp://10.0.0.1:80."""
+_OF_OTHERS_BY_VALUE = re.compile(rf"{PREFIX}(\w+_)?(PORT=[a-z]+://.*|NAME=/.+/.+)")
+"""The same, where the name may be meant as a setting: a URL, and the two names of a link."""
 
 
 def check_variables(environment: Mapping[str, str], limits: Collection[str] | None = None) -> None:
     """Refuse a variable that streameval does not read; an empty one counts as absent.
+
+    One that is read in another spelling, such as ``streameval_server``, is refused, too.
 
     Parameters
     ----------
@@ -60,14 +64,34 @@ def check_variables(environment: Mapping[str, str], limits: Collection[str] | No
     streameval.StreamEvalError: STREAMEVAL_SERVR ...: did you mean STREAMEVAL_SERVER? To go ...
     """
     known = {PREFIX + name for name in (*CONNECTION, *SERVER)} | set(limits or ())
+    by_letters = {_letters(name): name for name in known}
     for name, value in environment.items():
-        if not value or not name.startswith(PREFIX) or name in known or _TESTS.fullmatch(name):
+        if not value or name in known or _is_of_others(name, value):
             continue
         if limits is None and _LIMITS.fullmatch(name):
             continue
-        if _OF_KUBERNETES.fullmatch(name) and not (_IS_PORT.fullmatch(name) and "://" not in value):
+        meant = by_letters.get(_letters(name))
+        if meant is None and not name.startswith(PREFIX):
             continue
-        close = difflib.get_close_matches(name, sorted(known), 1, 0.8)
-        hint = f"did you mean {close[0]}? To" if close else "to"
+        meant = meant or _closest(name, known)
+        hint = "to" if meant is None else f"did you mean {meant}? To"
         message = f"{name} is no variable of streameval: {hint} go on without it, run: unset {name}"
         raise StreamEvalError(message)
+
+
+def _letters(name: str) -> str:
+    """Return a name without what spellings differ in."""
+    return re.sub(r"[\W_]", "", name).upper()
+
+
+def _is_of_others(name: str, value: str) -> bool:
+    """Whether Kubernetes, Docker or this project's tests set a variable."""
+    by_name = _OF_OTHERS.fullmatch(name) or _TESTS.fullmatch(name)
+    return bool(by_name or _OF_OTHERS_BY_VALUE.fullmatch(f"{name}={value}"))
+
+
+def _closest(name: str, known: Collection[str]) -> str | None:
+    """Return the variable that a name is most like behind the prefix, if it is like one."""
+    own = [each.removeprefix(PREFIX) for each in sorted(known)]
+    close = difflib.get_close_matches(name.removeprefix(PREFIX), own, 1, 0.75)
+    return PREFIX + close[0] if close else None

@@ -30,6 +30,9 @@ def test_the_names_are_those_that_are_read() -> None:
         ("STREAMEVAL_LISTN", "STREAMEVAL_LISTEN"),
         ("STREAMEVAL_TOKENFILE", "STREAMEVAL_TOKEN_FILE"),
         ("STREAMEVAL_LOGLEVEL", "STREAMEVAL_LOG_LEVEL"),
+        ("streameval_server", "STREAMEVAL_SERVER"),
+        ("STREAMEVAL-SERVER", "STREAMEVAL_SERVER"),
+        ("STREAM_EVAL_TOKEN", "STREAMEVAL_TOKEN"),
     ],
 )
 def test_a_mistyped_variable(name: str, meant: str) -> None:
@@ -47,12 +50,13 @@ def test_a_mistyped_limit() -> None:
     check_variables(wrong)
     with pytest.raises(SettingsError, match=r"did you mean STREAMEVAL_LIMITS_MAX_STREAMS\?"):
         configure({}, environment=wrong)
-    with pytest.raises(SettingsError, match=r"^STREAMEVAL_FROB is no variable of streameval: to"):
-        configure({}, environment={"STREAMEVAL_FROB": "1"})
+    for name in ("STREAMEVAL_FROB", "STREAMEVAL_INGEST", "STREAMEVAL_NAME", "STREAMEVAL_"):
+        with pytest.raises(SettingsError, match=rf"^{name} is no variable of streameval: to go on"):
+            configure({}, environment={name: "1"})
 
 
 def test_what_others_set_passes() -> None:
-    """Kubernetes names services in the environment; tests, other programs, absent values."""
+    """Kubernetes and Docker name services in the environment; tests, other programs, nothing."""
     check_variables(
         {
             "STREAMEVAL_SERVICE_HOST": "10.0.0.7",
@@ -63,7 +67,12 @@ def test_what_others_set_passes() -> None:
             "STREAMEVAL_PORT_50051_TCP_ADDR": "10.0.0.7",
             "STREAMEVAL_HTTP_SERVICE_PORT": "8080",
             "STREAMEVAL_HTTP_PORT": "tcp://10.0.0.7:8080",
+            "STREAMEVAL_PORT_50051_TCP_PORT_START": "50051",
+            "STREAMEVAL_PORT_50051_TCP_END": "tcp://10.0.0.7:50052",
+            "STREAMEVAL_NAME": "/model/streameval",
+            "STREAMEVAL_ENV_STREAMEVAL_DATA": "/data",
             "STREAMEVAL_TEST_REQUIRE": "all",
+            "streameval_dir": "/src",
             "STREAMEVAL_SERVR": "",
             "STREAMEVALS": "x",
         }
