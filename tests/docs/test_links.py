@@ -33,6 +33,7 @@ SITES = {
     "google.aip.dev",
     "grpc.io",
     "jmespath.org",
+    "json-schema.org",
     "matplotlib.org",
     "maven.apache.org",
     "prometheus.io",

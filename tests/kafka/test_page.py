@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).parents[2] / "docs/kafka.md"
 GUARANTEES = PAGE.with_name("kafka-guarantees.md")
+EXAMPLE = PAGE.parents[1] / "deploy/helm/examples/consumer.yaml"
 KAFKA = {"brokers": "a:9092", "topics": ["scores"]}
 KAFKA_TEXT = "[kafka]\nbrokers = 'a'\ntopics = ['t']\n"
 INGEST = [{"preset": "ndjson", "stream": "fraud/v3"}]
@@ -44,30 +45,11 @@ def test_configurations_of_the_pages(page: Path, name: str, stream: str) -> None
     assert configuration.mappings[0].stream == stream
 
 
-def test_what_it_says_to_paste(require: Callable[[str], ModuleType]) -> None:
-    """The manifests are valid; the consumer finds its configuration, its token and the server."""
-    yaml, schemas = require("yaml"), require("kubernetes_validate")
-    (manifests,) = codes(PAGE.read_text(), "yaml")
-    found = {each["kind"]: each for each in yaml.safe_load_all(manifests)}
-    for each in found.values():
-        schemas.validate(each, "1.29", strict=True)
-    configuration = found["ConfigMap"]
-    made = KafkaConfiguration.of(tomllib.loads(configuration["data"]["consumer.toml"]))
-    service = yaml.safe_load((PAGE.parents[1] / "deploy/kubernetes/service.yaml").read_text())
-    assert made.server == f"{service['metadata']['name']}:50051"
-    spec = found["Deployment"]["spec"]["template"]["spec"]
-    (container,) = spec["containers"]
-    (port,) = container["ports"]
-    assert made.metrics == f"0.0.0.0:{port['containerPort']}"
-    paths = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
-    assert container["args"][-1] == f"{paths['configuration']}/consumer.toml"
-    volumes = {each["name"]: each for each in spec["volumes"]}
-    assert volumes["configuration"]["configMap"]["name"] == configuration["metadata"]["name"]
-    files = [each["value"].rpartition("/") for each in container["env"]]
-    assert {directory for directory, _, _ in files} == {paths["client"]}
-    options = " ".join(f"--from-file={name}" for _, _, name in files)
-    secret = volumes["client"]["secret"]["secretName"]
-    assert f"kubectl create secret generic {secret} {options}\n" in PAGE.read_text()
+def test_the_configuration_of_the_chart(require: Callable[[str], ModuleType]) -> None:
+    """The example's is one; tests/deploy/test_kubernetes.py has the rest of the chart."""
+    values = require("yaml").safe_load(EXAMPLE.read_text())
+    made = KafkaConfiguration.of(tomllib.loads(values["consumer"]["config"]))
+    assert made.topics == ["scores", "labels"]
 
 
 @pytest.mark.parametrize(
