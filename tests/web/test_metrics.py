@@ -699,6 +699,21 @@ def test_a_scrape_chooses_streams_by_their_label() -> None:
             assert f"streameval_streams_left_out {left_out}.0" in answer.text
 
 
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("streams=fraud", "a scrape has no parameter 'streams': choose streams by ?stream=NAME"),
+        ("stream=", "stream name must not be empty"),
+        ("stream=ads&stream=fraud/", "stream name must be "),
+    ],
+)
+def test_a_scrape_that_can_choose_nothing_is_refused(query: str, said: str) -> None:
+    """It would have all streams, or none, and Prometheus would show no fault."""
+    with site() as one:
+        answer = one.http.get(f"/metrics?{query}")
+        assert (answer.status_code, said in answer.json()["message"]) == (400, True), answer.text
+
+
 def test_series_are_limited() -> None:
     """The newest streams have series, the others are counted; all are within the limit."""
     most = 2 * stream_metrics.SERIES_A_STREAM + 1

@@ -24,7 +24,9 @@ from prometheus_client.core import (
 from prometheus_client.exposition import choose_encoder
 from starlette.responses import Response
 
+from streameval.checks import stream_name_problem
 from streameval.v1 import admin_pb2
+from streameval_server._model.errors import invalid
 from streameval_server._security.access import CallCheck, current_access
 from streameval_server._security.rules import Rule
 from streameval_server._security.tokens import Scope, covers
@@ -112,7 +114,7 @@ class Metrics:
     async def _answer(self, authorised: AuthorisedRequest) -> Response:
         check = CallCheck(_RULE)
         encode, kind = choose_encoder(authorised.request.headers.get("accept", ""))
-        chosen = tuple(dict.fromkeys(authorised.request.query_params.getlist("stream"))) or None
+        chosen = _chosen(authorised.request)
         while True:
             streams = current_access().streams
             status: Any = await self._status.answer(admin_pb2.GetServerStatusRequest())
@@ -202,6 +204,29 @@ class Metrics:
         yield from stream_families(readings)
         if self._intake is not None:
             yield _payload_family(self._intake, streams)
+
+
+def _chosen(request: Request) -> tuple[str, ...] | None:
+    """Return the streams that a scrape chooses; None for all.
+
+    Raises
+    ------
+    RequestError
+        INVALID_ARGUMENT for another parameter, which would choose nothing, and for a name that no
+        stream has: the scrape would be empty without a word.
+    """
+    for parameter in request.query_params:
+        if parameter != "stream":
+            raise invalid(
+                parameter,
+                f"a scrape has no parameter {parameter!r:.80}: choose streams by ?stream=NAME",
+            )
+    chosen = tuple(dict.fromkeys(request.query_params.getlist("stream")))
+    for name in chosen:
+        problem = stream_name_problem(name)
+        if problem is not None:
+            raise invalid("stream", problem)
+    return chosen or None
 
 
 def _report(collected: asyncio.Task[None]) -> None:
