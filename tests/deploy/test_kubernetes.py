@@ -196,7 +196,8 @@ def test_a_mistake_is_seen(
     [
         (["--set=replicas=2"], "additional properties 'replicas' not allowed"),
         (["--set=maxStateBytes=1000000000"], "'/maxStateBytes': got number, want string"),
-        (["--set=mutualTls=true,tls=false"], "'/tls': value must be true"),
+        (["--set=tls=false"], "'/tokens': value must be false"),
+        (["--set=mutualTls=true,tls=false"], "'/mutualTls': value must be false"),
         (["--set=consumer.enabled=true"], "'/consumer/image': minLength: got 0, want 1"),
         (["--set=intake=true"], "'/config': minLength: got 0, want 1"),
         (["--set=disruptionBudget.maxUnavailable=2"], "value must be one of 0, 1"),
