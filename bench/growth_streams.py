@@ -197,7 +197,7 @@ def some_summaries(core: ServerCore, names: list[str]) -> list[overview_pb2.Stre
     """Return the summaries of some streams."""
     summaries = StreamSummaries(
         QueryEngine(core.engine.view, lambda: NOW_US),
-        lambda: ([(name, 1, 1) for name in names], 1),
+        lambda: ([(name, 1, 1, 1) for name in names], 1),
         visible=lambda: 1,
         clock_us=lambda: NOW_US,
     )

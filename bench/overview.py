@@ -192,7 +192,7 @@ def summaries_of(
 
     return StreamSummaries(
         QueryEngine(missing, lambda: 0),
-        lambda: ([(name, 1, 1) for name in names], revision[0]),
+        lambda: ([(name, 1, 1, 1) for name in names], revision[0]),
         visible=lambda: revision[0],
         clock_us=lambda: 0,
         file=None if directory is None else SummaryFile(directory / "log", WARM_SPAN.span_us),

@@ -51,6 +51,7 @@ class Server:
         self.revision = 7
         self.clock_us = NOW
         self.read: list[str] = []
+        self.decided: dict[str, int] = {}
         self.answers = QueryEngine(self.view, lambda: self.clock_us)
         self.answers.verdicts = GivenVerdicts()
         self.summaries = StreamSummaries(
@@ -66,9 +67,12 @@ class Server:
             raise RequestError(Code.NOT_FOUND, f"no stream {name}", reason="STREAM_NOT_FOUND")
         return self.views[name]
 
-    def revisions(self) -> tuple[list[tuple[str, int, int]], int]:
-        found = sorted(self.views.items())
-        return [(name, v.info.create_revision, v.revision) for name, v in found], self.revision
+    def revisions(self) -> tuple[list[tuple[str, int, int, int]], int]:
+        found = [
+            (name, view.info.create_revision, view.revision, self.decided.get(name, 0))
+            for name, view in sorted(self.views.items())
+        ]
+        return found, self.revision
 
     def put(self, view: View) -> None:
         """Change a stream, or create it."""

@@ -359,6 +359,26 @@ def test_the_page_is_computed_first(monkeypatch: pytest.MonkeyPatch) -> None:
     assert server.read[:3] == ["s8", "s7", "s6"]
 
 
+def test_what_may_have_another_verdict_is_computed_before_what_has_rows() -> None:
+    """It is recorded and told from there, whether or not a list is asked for."""
+    rng = np.random.default_rng(SEED + 6)
+    server = Server(*(stream(rng, f"s{number}", 40) for number in range(9)))
+    table = server.summaries.table(Last(WINDOW // timedelta(microseconds=1)))
+    table.scan()
+    table.refresh(60.0)
+    for name in list(server.views):
+        server.put(stream(rng, name, 40))
+    for name in ("s5", "s7"):
+        server.decided[name] = server.revision
+    server.decided["s6"] = 7  # the summary has it
+    server.read.clear()
+    table.scan()
+    table.refresh(60.0, ["s2"], until=lambda: len(server.read) == 4)
+    assert server.read == ["s2", "s5", "s7", "s0"]
+    table.refresh(60.0)
+    assert sorted(server.read) == sorted(server.views)
+
+
 def broken(name: str, error: Exception) -> View:
     """Return a stream whose counts cannot be read."""
     view = View([Event(i % 2 == 0, i / 20, NOW - HOUR) for i in range(20)], stream=name)

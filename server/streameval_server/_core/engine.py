@@ -415,10 +415,13 @@ class Engine:
                 found.append(self._streams[name].info)
         return found
 
-    def revisions(self) -> list[tuple[str, int, int]]:
-        """Return each stream, when it was made and when it changed last, by name. O(streams)."""
+    def revisions(self) -> list[tuple[str, int, int, int]]:
+        """Return each stream by name, with the revisions of three times. O(streams).
+
+        When it was made, when it changed last, and when its evidence did.
+        """
         return [
-            (name, state.info.create_revision, state.revision)
+            (name, state.info.create_revision, state.revision, state.evidence.decided_revision)
             for name, state in self._streams.items()
         ]
 

@@ -55,9 +55,9 @@ FIGURES = (*Place.MONITOR.names(), *Place.POINT.names(), "prevalence")
 """The metrics of a summary."""
 
 
-Revisions = tuple[list[tuple[str, int, int]], int]
-"""Each stream with the log revisions of its creation and last change, and the revision of which
-that is."""
+Revisions = tuple[list[tuple[str, int, int, int]], int]
+"""Each stream with the log revisions of its creation, of its last change and of its evidence's,
+and the revision of which that is."""
 
 
 class SummaryTable:
@@ -103,6 +103,8 @@ class SummaryTable:
         self._lock = threading.Lock()
         self._entries: dict[str, SummaryEntry] = {}
         self._outdated: dict[str, None] = {}
+        # Those of them whose verdict may be another one.
+        self._undecided: dict[str, None] = {}
         self._shown: dict[str, None] = {}
         self._scanned = -1
         self._next_us = 0
@@ -157,9 +159,10 @@ class SummaryTable:
             self._must_scan = False
             streams, self._scanned = self._revisions()
             entries: dict[str, SummaryEntry] = {}
+            undecided: dict[str, None] = {}
             before = len(self._outdated)
             next_us = 1 << 62
-            for name, create_revision, revision in streams:
+            for name, create_revision, revision, decided in streams:
                 entry = self._entries.get(name)
                 if entry is None or entry.create_revision != create_revision:
                     entry = SummaryEntry(name, group_of(name), create_revision)
@@ -169,9 +172,11 @@ class SummaryTable:
                 else:
                     next_us = min(next_us, entry.valid_until_us)
                 entries[name] = entry
+                if entry.revision < decided:
+                    undecided[name] = None
             if entries.keys() != self._entries.keys() or before != len(self._outdated):
                 self.version += 1
-            self._entries = entries
+            self._entries, self._undecided = entries, undecided
             self._outdated = {name: None for name in self._outdated if name in entries}
             self._next_us = next_us
 
@@ -189,7 +194,8 @@ class SummaryTable:
         budget_s
             No further one is begun after it.
         first
-            Streams that come before the others; the longest out of date are next.
+            Streams that come before the others; those whose evidence changed are next, then the
+            longest out of date.
         until
             No further one is begun once it is true.
 
@@ -200,7 +206,8 @@ class SummaryTable:
         """
         end_s = time.monotonic() + budget_s
         with self._lock:
-            chosen = dict.fromkeys(name for name in first if name in self._outdated)
+            wanted = (*first, *self._undecided)
+            chosen = dict.fromkeys(name for name in wanted if name in self._outdated)
             queue = list(chosen | self._outdated)
         for done, name in enumerate(queue):
             if time.monotonic() >= end_s or until():

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from streameval_server._model.stream_info import StreamInfo
     from streameval_server._model.threads import StateLock
     from streameval_server._queries.summary_entry import SummaryEntry
+    from streameval_server._queries.summary_table import Revisions
     from streameval_server._state.pairs.pair_view import PairView
     from streameval_server._state.views import AlarmsView, StreamView, WaitingPredictions
 
@@ -516,11 +517,8 @@ class Runtime:
             engine = self.core.engine
             return engine.streams(prefix=prefix, after=after, limit=limit), engine.revision
 
-    def stream_revisions(self) -> tuple[list[tuple[str, int, int]], int]:
-        """Return each stream with the revisions of its creation and last change, and the revision.
-
-        For query threads, as `view`.
-        """
+    def stream_revisions(self) -> Revisions:
+        """Return the revisions of each stream, and the revision. For query threads, as `view`."""
         with self._engine_lock:
             return self.core.engine.revisions(), self.core.engine.revision
 

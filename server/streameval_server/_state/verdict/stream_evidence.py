@@ -140,8 +140,8 @@ class StreamEvidence(Observer):
     ----------
     alarms : StreamAlarms or None
         The stream's detector: its reference is the base, once it watches.
-    revision : int
-        Log revision of its last change.
+    revision, decided_revision : int
+        Log revisions of its last change, and of the last one that may change the quality.
     """
 
     __slots__ = (
@@ -152,13 +152,14 @@ class StreamEvidence(Observer):
         "_usage",
         "_view",
         "alarms",
+        "decided_revision",
         "revision",
     )
     KINDS = (VERDICT_PART,)
 
     def __init__(self, settings: StreamSettings, usage: StreamUsage) -> None:
         self.alarms: StreamAlarms | None = None
-        self.revision = usage.revision
+        self.revision = self.decided_revision = usage.revision
         self._settings = settings
         self._usage = usage
         self._kept = _Kept()
@@ -218,7 +219,7 @@ class StreamEvidence(Observer):
         if change.told:
             kept.told, kept.told_us = change.told, received_us
             return
-        self._view = None
+        self._view, self.decided_revision = None, self.revision
         self._called = with_called(
             self._called, CalledRow(change.called, received_us, change.from_us)
         )
@@ -257,7 +258,8 @@ class StreamEvidence(Observer):
         if now_us >= kept.measured_us + _HOUR_US:
             kept.maturity_us = maturity_us(counts, self._settings, now_us)
             kept.measured_us = now_us
-        self.revision, self._view = self._usage.revision, None
+        self.revision = self.decided_revision = self._usage.revision
+        self._view = None
         kept.begun_us = kept.quiet_us = 0  # what is due has waited for them
         if watched_us not in (None, kept.declared_us):
             kept.declared_us, kept.from_us = watched_us, 0
@@ -333,7 +335,8 @@ class StreamEvidence(Observer):
 
     def from_part(self, _kind: str, _number: int, data: bytes, origin: Restoring) -> None:
         """Take the state of the part. O(state)."""
-        self.revision, self._view = origin.revision, None
+        self.revision = self.decided_revision = origin.revision
+        self._view = None
         length, called = _HEAD.unpack_from(data)
         end = _HEAD.size + length
         if len(data) < end + called:

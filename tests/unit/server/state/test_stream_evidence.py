@@ -97,6 +97,24 @@ def test_the_base_is_the_first_week_and_each_later_step_is_observed() -> None:
     assert max(evidence.evidence(call) for call in ("auc_roc_worse", "ranking_worse")) < 1
 
 
+def test_rows_move_no_quality_until_a_step_is_observed() -> None:
+    """What a verdict is computed for says so: a step, a base, an acceptance; nothing else."""
+    log = live(8)
+    engine, moved = engine_of(log[:1]), []
+    for entry in log[1:]:
+        before, (*_, known) = evidence_of(engine), engine.revisions()[0]
+        engine.apply([entry])
+        changed, decided = engine.revisions()[0][2:]
+        assert changed == entry.revision
+        assert decided in {known, entry.revision}
+        if evidence_of(engine).data != before.data:
+            assert decided == entry.revision
+        moved.append(decided != known)
+    assert not any(moved[: 24 * 7 - 1])
+    assert sum(moved) >= 20
+    assert restored(engine).revisions()[0][3] >= engine.revisions()[0][3]
+
+
 def test_a_fall_is_called_live_and_in_history() -> None:
     """In the hour that it takes, or by steps of an hour and a day: at overlapping times."""
     for log in (live(12, falls_at=9), history(12, falls_at=9)):
