@@ -138,6 +138,7 @@ def validate(require: Callable[[str], ModuleType]) -> Validate:
 
 
 @pytest.mark.parametrize("examples", VALUES, ids="+".join)
+@pytest.mark.nightly
 def test_the_manifests_are_ones(helm: Helm, validate: Validate, examples: tuple[str, ...]) -> None:
     """Helm finds nothing in the chart; every field is of each version, and of its type."""
     linted = helm("lint", examples)
@@ -147,6 +148,7 @@ def test_the_manifests_are_ones(helm: Helm, validate: Validate, examples: tuple[
         validate(render(helm, examples).values(), version)
 
 
+@pytest.mark.nightly
 def test_what_the_values_choose(helm: Helm) -> None:
     """By default one server; the examples add to it."""
     server = {"Service", "StatefulSet", "PodDisruptionBudget", "NetworkPolicy"}
@@ -178,6 +180,7 @@ def test_what_the_values_choose(helm: Helm) -> None:
         ("scheme: https\n", "scheme: tls\n"),
     ],
 )
+@pytest.mark.nightly
 def test_a_mistake_is_seen(
     helm: Helm, validate: Validate, require: Callable[[str], ModuleType], right: str, wrong: str
 ) -> None:
@@ -206,6 +209,7 @@ def test_a_mistake_is_seen(
         (["--set=backup.size=20GiB"], "'/backup/size'"),
     ],
 )
+@pytest.mark.nightly
 def test_wrong_values_are_refused(helm: Helm, options: list[str], message: str) -> None:
     """By the schema of the values, before anything is applied."""
     done = helm("template", (), *options)
@@ -214,6 +218,7 @@ def test_wrong_values_are_refused(helm: Helm, options: list[str], message: str) 
 
 
 @pytest.mark.parametrize("examples", VALUES, ids="+".join)
+@pytest.mark.nightly
 def test_the_servers_parts_fit_together(
     helm: Helm, examples: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -255,6 +260,7 @@ def test_the_servers_parts_fit_together(
         assert re.findall(r"^USER (\d+)", image, re.MULTILINE) == [str(user)]
 
 
+@pytest.mark.nightly
 def test_probes_ask_what_they_can(helm: Helm) -> None:
     """Over HTTP by the scheme of the server; where it wants a certificate, by the command."""
     for examples, scheme in (((), "HTTPS"), (("trial",), "HTTP")):
@@ -271,6 +277,7 @@ def test_probes_ask_what_they_can(helm: Helm) -> None:
     assert found["livenessProbe"]["tcpSocket"] == {"port": "http"}
 
 
+@pytest.mark.nightly
 def test_selectors_choose_the_pods_that_they_mean(helm: Helm) -> None:
     """Each selector chooses one component, of this release only; its ports are this pod's."""
     rendered = render(helm, COMBINED)
@@ -307,6 +314,7 @@ def test_selectors_choose_the_pods_that_they_mean(helm: Helm) -> None:
     assert monitored.items() <= rendered["Service"]["metadata"]["labels"].items()
 
 
+@pytest.mark.nightly
 def test_a_drain_moves_the_server_or_waits(helm: Helm) -> None:
     """As the value says; one that is not ready never holds it up."""
     assert render(helm)["StatefulSet"]["spec"]["replicas"] == 1
@@ -316,6 +324,7 @@ def test_a_drain_moves_the_server_or_waits(helm: Helm) -> None:
         assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
 
 
+@pytest.mark.nightly
 def test_prometheus_gets_new_figures_from_the_service(helm: Helm) -> None:
     """Over TLS by its name, with a job that the rules know; the consumer's port is its own."""
     rendered = render(helm, COMBINED)
@@ -336,6 +345,7 @@ def test_prometheus_gets_new_figures_from_the_service(helm: Helm) -> None:
     assert plain["endpoints"][0]["scheme"] == "http"
 
 
+@pytest.mark.nightly
 def test_the_rules_are_ours_and_name_their_runbooks(
     helm: Helm, require_command: Callable[[str], str], tmp_path: Path
 ) -> None:
@@ -410,6 +420,7 @@ def secrets_used(rendered: Rendered) -> set[tuple[str, str]]:
     return used | {(each["name"], each["key"]) for each in keys}
 
 
+@pytest.mark.nightly
 def test_the_page_makes_the_secrets(helm: Helm) -> None:
     """Each file that is read, and no other; with mTLS the clients' certificate too."""
     made = {
@@ -498,6 +509,7 @@ def server(helm: Helm, tmp_path: Path) -> Iterator[Server]:
         yield Server(tmp_path, address, pods(render(helm, ("mtls",))))
 
 
+@pytest.mark.nightly
 def test_the_probe_of_mtls_is_answered(server: Server) -> None:
     """The command has a certificate that the server accepts."""
     probe = container(server.pods["server"])["readinessProbe"]["exec"]["command"]
@@ -505,6 +517,7 @@ def test_the_probe_of_mtls_is_answered(server: Server) -> None:
     assert (asked.returncode, asked.stdout) == (0, "SERVING\n"), asked.stderr
 
 
+@pytest.mark.nightly
 def test_the_backup_is_a_verified_file(server: Server) -> None:
     """The job's script, run as it is but for address and folders: good copies, old ones deleted."""
     backups = server.folder / "backups"
