@@ -30,6 +30,9 @@ _MAX_CLOCK_S = 5.0
 _MIN_FREE_SHARE = 0.1
 _MAX_LAG_ROWS = 100_000
 _MIN_CERTIFICATE_DAYS = 14
+_FILES = (
+    "give PEM: --root-certificates FILE, or --client-certificate FILE with its --client-key FILE"
+)
 _MARKS = {True: ("ok", "green"), False: ("!!", "bold red"), None: ("?", "yellow")}
 
 
@@ -70,7 +73,10 @@ def doctor(*, as_json: bool) -> bool:
 def _checks(current: Connection) -> Iterator[Check]:
     yield Check("address", True, f"{current.address}, from {current.source}")
     if current.is_encrypted:
-        yield _certificate(current)
+        certificate = _certificate(current)
+        yield certificate
+        if certificate.remedy == _FILES:
+            return
     with closing(transport(current)) as server:
         status: admin_pb2.GetServerStatusResponse | None = None
         before_s = time.time()
@@ -100,17 +106,23 @@ def _certificate(current: Connection) -> Check:
     """Look at the end of the server's certificate, as a client that trusts what this one does."""
     options = current.client_options()
     host, _, port = current.address.rpartition(":")
+    if not port.isdigit() or "/" in host:
+        unknown = f"gRPC alone resolves {current.address}, so its certificate is not looked at"
+        return Check("tls", None, unknown, "give --server HOST:PORT to look at it")
     try:
         context = ssl.create_default_context(cafile=options["root_certificates"])
         context.set_alpn_protocols(["h2"])
         if options["client_certificate"] is not None:
             context.load_cert_chain(options["client_certificate"], options["client_key"])
+    except OSError as error:
+        return Check("tls", False, f"certificates cannot be read: {error}", _FILES)
+    try:
         with (
             socket.create_connection((host.strip("[]"), int(port)), _TIMEOUT_S) as plain,
             context.wrap_socket(plain, server_hostname=host.strip("[]")) as secure,
         ):
             found: Any = secure.getpeercert()
-    except (OSError, ValueError) as error:
+    except OSError as error:
         remedy = "give its authority by --root-certificates FILE, or leave out TLS if it has none"
         return Check("tls", False, str(error), remedy)
     left_s = ssl.cert_time_to_seconds(found["notAfter"]) - time.time()

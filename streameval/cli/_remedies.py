@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _PAGE = re.compile(r"http1\.x server|missing selected ALPN")
 """gRPC's texts for a server of HTTP/1, without TLS and with it."""
+_CLOSED = re.compile(r"failed to connect.*(Socket closed|Connection reset)")
+"""gRPC's text where a server ends the connection before the first call."""
 _ROW = re.compile(r": row \d+: ")
 _OF_VALUES = frozenset({"INVALID_ARGUMENT", "FAILED_PRECONDITION", "OUT_OF_RANGE"})
 _TIMEOUT_S = 2.0
@@ -145,21 +147,43 @@ def _of_no_answer(text: str, current: Connection) -> Remedy:
         return Remedy(
             f"{address} is the port of the web page; gRPC is on {grpc}", again("--server", grpc)
         )
+    if "Connection refused" in text:
+        start = f"streameval serve --listen {address}" if is_local(address) else _doctor()
+        return Remedy(f"no server listens on {address}", start)
+    if "address lookup failed" in text or "resolving" in text:
+        return Remedy(f"no machine is known as {address}", again("--server", "HOST:PORT"))
+    return _of_handshake(text, current) or Remedy(text, _doctor())
+
+
+def _of_handshake(text: str, current: Connection) -> Remedy | None:
+    """Return what TLS fails for; None where it does not."""
+    address = current.address
     if "WRONG_VERSION_NUMBER" in text:
         plain = again("--server", address, without=_NO_TLS)
         return Remedy(f"the server at {address} has no TLS: leave it out", plain)
+    if _CLOSED.search(text):
+        return _of_closed(current)
+    if "security handshaker" in text:
+        return Remedy("the files of certificates and keys are no PEM, or do not match", _doctor())
     if "CERTIFICATE_VERIFY_FAILED" in text:
         return Remedy(
             f"the certificate of {address} is of no authority that is trusted, or for another "
             "name: give its authority",
             again("--root-certificates", "FILE"),
         )
-    if "Connection refused" in text:
-        start = f"streameval serve --listen {address}" if is_local(address) else _doctor()
-        return Remedy(f"no server listens on {address}", start)
-    if "address lookup failed" in text or "resolving" in text:
-        return Remedy(f"no machine is known as {address}", again("--server", "HOST:PORT"))
-    return Remedy(text, _doctor())
+    return None
+
+
+def _of_closed(current: Connection) -> Remedy:
+    """Return what a server may miss that ended the connection before the first call."""
+    closed = f"{current.address} closed the connection, as a server does that"
+    if not current.is_encrypted:
+        return Remedy(f"{closed} has TLS: give its authority", again("--root-certificates", "FILE"))
+    if current.client_options()["client_certificate"] is None:
+        own = again("--client-certificate", "FILE", "--client-key", "FILE")
+        return Remedy(f"{closed} requires a client's certificate (mTLS)", own)
+    reason = f"{closed} does not trust the client's certificate: give one of its authority"
+    return Remedy(reason, again("--client-certificate", "FILE", "--client-key", "FILE"))
 
 
 def _grpc_of_page(current: Connection) -> str:

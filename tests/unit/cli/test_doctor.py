@@ -63,7 +63,8 @@ def test_what_is_no_certificate(tmp_path: Path) -> None:
     file.write_text("score,label\n")
     code, found = checked("--server", "127.0.0.1:1", "--root-certificates", file)
     assert (code, found["tls"][0]) == (1, False)
-    assert "--root-certificates" in found["tls"][2]
+    assert "--root-certificates FILE" in found["tls"][2]
+    assert "server" not in found  # it was not asked
 
 
 def test_doctor_does_not_send_to_itself(tmp_path: Path) -> None:
@@ -126,10 +127,41 @@ def test_certificates(tmp_path: Path) -> None:
         assert "--root-certificates FILE" in found["tls"][2]
         assert "--root-certificates FILE" in found["server"][2]
         code, _, errors = outcome("query", "a", "--server", address)
-        assert (code, errors.endswith(f"; run: streameval doctor --server {address}\n")) == (
-            2,
-            True,
-        )
+        run = f"; run: streameval query a --server {address} --root-certificates FILE\n"
+        assert (code, errors.endswith(run)) == (2, True), errors
+        _, found = checked("--server", address)
+        assert "a server does that has TLS: give its authority" in found["server"][1]
+        _, found = checked("--server", f"dns:///{address}", "--root-certificates", root)
+        assert (found["tls"][0], found["disk"][0]) == (None, None)
+
+
+def test_a_client_without_a_certificate(tmp_path: Path) -> None:
+    """A server with mTLS closes the connection: what it wants; and files that do not match."""
+    authority = trustme.CA()
+    root = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(root)
+    leaf = authority.issue_cert("127.0.0.1")
+    leaf.private_key_pem.write_to_path(tmp_path / "key")
+    leaf.cert_chain_pems[0].write_to_path(tmp_path / "pem")
+    settings = Settings(
+        listen="127.0.0.1:0",
+        memory=True,
+        tls_certificate=tmp_path / "pem",
+        tls_key=tmp_path / "key",
+        tls_client_ca=root,
+    )
+    with running_server(settings) as address:
+        where = ("--server", address, "--root-certificates", root)
+        code, found = checked(*where)
+        assert (code, found["tls"][0]) == (1, True)
+        assert found["server"][2].endswith("--client-certificate FILE --client-key FILE")
+        pem = ("--client-certificate", tmp_path / "pem", "--client-key", tmp_path / "key")
+        assert checked(*where, *pem)[0] == 0
+        wrong = ("--client-certificate", root, "--client-key", tmp_path / "key")
+        code, found = checked(*where, *wrong)
+        assert (code, "--client-key FILE" in found["tls"][2]) == (1, True)
+        code, _, errors = outcome("query", "a", *where, *wrong)
+        assert (code, "are no PEM, or do not match; run: streameval doctor" in errors) == (2, True)
 
 
 def test_tokens(tmp_path: Path) -> None:
