@@ -1,7 +1,8 @@
-"""Write the reference of the Python API: pages of classes and functions, none of them tall.
+"""Write the reference of the Python API, the commands and the contract: pages that are not tall.
 
-``conf.py`` calls `write` before Sphinx reads the pages. A reference page lists its objects in
-comments such as ``<!-- api: streameval.Evaluator -->``; a module stands for its ``__all__``.
+``conf.py`` calls `write`, `write_commands` and `write_contract` before Sphinx reads the pages. A
+reference page lists its objects in comments such as ``<!-- api: streameval.Evaluator -->``; a
+module stands for its ``__all__``.
 """
 
 from __future__ import annotations
@@ -22,12 +23,16 @@ if TYPE_CHECKING:
 
 MAX_LINES = 105
 """Of docstrings on one page, headings and signatures counted as lines: below 6,000 pixels."""
+MAX_HELP_LINES = 220
+"""Of the help of a command on one page."""
+MAX_PROTO_LINES = 250
+"""Of a proto file on one page."""
 _OBJECT_LINES = 4
 _OWN = {"streameval", "streameval_server"}
 
 
 class Block(NamedTuple):
-    """A directive of autodoc, the name that it documents, and how long that is."""
+    """A directive of autodoc or a text, the name that it documents, and how long that is."""
 
     directive: str
     name: str
@@ -46,6 +51,58 @@ def write(docs: Path) -> None:
         for number, part in enumerate(parts(blocks), 1):
             path = target / f"{stem}-{number:02}.rst"
             path.write_text("\n".join(rst(part)))
+
+
+def write_commands(docs: Path, help_text: str) -> str:
+    """Write a page of each command below docs/api; return the page above them."""
+    first, *verbs = re.split(r"^(?=## )", help_text, flags=re.MULTILINE)
+    names = []
+    for verb in verbs:
+        for number, page in enumerate(command_pages(verb), 1):
+            name = re.findall(r"`streameval (\w+)", page)[0]
+            names.append(f"api/command-{name}-{number}")
+            (docs / f"{names[-1]}.md").write_text(page)
+    return "\n".join([first, "```{toctree}", ":hidden:", ":titlesonly:", "", *names, "```", ""])
+
+
+def command_pages(verb: str) -> list[str]:
+    """Cut the help of a command with commands of its own; each page begins with a title."""
+    title, *_ = verb.removeprefix("## ").splitlines()
+    sections = re.split(r"^(?=### )", verb, flags=re.MULTILINE)
+    blocks = [Block(each, "", each.count("\n")) for each in sections]
+    pages = []
+    for number, part in enumerate(parts(blocks, MAX_HELP_LINES), 1):
+        text = re.sub(r"^#(?=#)", "", "".join(each.directive for each in part), flags=re.MULTILINE)
+        pages.append(text if number == 1 else f"# {title}, page {number}\n\n{text}")
+    return pages
+
+
+def write_contract(docs: Path, protos: Path) -> None:
+    """Write the pages of every proto file, below docs/api."""
+    for proto in protos.glob("*.proto"):
+        for number, part in enumerate(parts(proto_blocks(proto), MAX_PROTO_LINES), 1):
+            lines = f"{part[0].directive.partition('-')[0]}-{part[-1].directive.partition('-')[2]}"
+            title = f"{proto.name}: {part[0].name} to {part[-1].name}"
+            path = docs / "api" / f"proto-{proto.stem}-{number}.rst"
+            path.write_text(
+                f"{title}\n{'=' * len(title)}\n\n"
+                f".. literalinclude:: ../../{proto.relative_to(docs.parent)}\n"
+                f"   :language: protobuf\n   :lines: {lines}\n"
+            )
+
+
+def proto_blocks(proto: Path) -> list[Block]:
+    """Return each service, message and enumeration of a proto file as a range of its lines."""
+    blocks = []
+    begin, name = 1, ""
+    lines = proto.read_text().splitlines()
+    for number, line in enumerate(lines, 1):
+        if found := re.match(r"(?:service|message|enum) (\w+)", line):
+            name = found[1]
+        if name and re.match(r"\}|\w.*\}$", line):
+            blocks.append(Block(f"{begin}-{number}", name, number + 1 - begin))
+            begin, name = number + 1, ""
+    return blocks
 
 
 def blocks_of(name: str) -> list[Block]:
@@ -90,14 +147,14 @@ def members_of(thing: type) -> dict[str, tuple[str, int]]:
     return found
 
 
-def parts(blocks: list[Block]) -> list[list[Block]]:
-    """Cut blocks into runs of at most `MAX_LINES`."""
+def parts(blocks: list[Block], most: int = MAX_LINES) -> list[list[Block]]:
+    """Cut blocks into runs of at most `most` lines; a longer block is a run of its own."""
     found: list[list[Block]] = []
     left = 0
     for block in blocks:
         if not found or block.lines > left:
             found.append([])
-            left = MAX_LINES
+            left = most
         found[-1].append(block)
         left -= block.lines
     return found

@@ -51,9 +51,11 @@ default_role = "code"
 
 
 def write_api(app: Sphinx) -> None:
-    """Write the pages of the Python API from the names on the reference pages."""
+    """Write the pages of the Python API and of the contract."""
     sys.path.insert(0, str(app.srcdir))
-    import_module("api_pages").write(Path(app.srcdir))
+    pages = import_module("api_pages")
+    pages.write(Path(app.srcdir))
+    pages.write_contract(Path(app.srcdir), Path(app.srcdir).parent / "proto" / "streameval" / "v1")
 
 
 def write_commands(app: Sphinx) -> None:
@@ -64,6 +66,7 @@ def write_commands(app: Sphinx) -> None:
     )
     page = html.unescape(done.stdout).replace("# `streameval`", "# The commands", 1)
     page = re.sub(r"<(\w[\w ]*)>", r"`\1`", re.sub(r"`([^`\n]*)`", _plain, page))
+    page = import_module("api_pages").write_commands(Path(app.srcdir), page)
     _write(Path(app.srcdir, "reference-commands.md"), page)
 
 

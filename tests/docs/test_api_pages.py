@@ -41,6 +41,32 @@ def test_no_page_is_long(api_pages: ModuleType) -> None:
     assert all(len(part) == 1 for part in long)
 
 
+def test_each_line_of_the_contract_is_on_a_page(api_pages: ModuleType) -> None:
+    """Cut between services, messages and enumerations, up to the file's last line."""
+    for proto in (DOCS.parent / "proto" / "streameval" / "v1").glob("*.proto"):
+        blocks = api_pages.proto_blocks(proto)
+        found = [line for each in blocks for line in _numbers(each.directive)]
+        assert found == list(range(1, len(proto.read_text().splitlines()) + 1)), proto
+        assert all(each.lines <= api_pages.MAX_PROTO_LINES for each in blocks), proto
+
+
+def _numbers(lines: str) -> range:
+    begin, end = map(int, lines.split("-"))
+    return range(begin, end + 1)
+
+
+def test_the_help_of_a_command_is_cut_between_its_commands(api_pages: ModuleType) -> None:
+    """Each page has one title, and all pages the whole text."""
+    commands = [f"### `streameval admin {name}`\n" + "text\n" * 99 for name in "abc"]
+    pages = api_pages.command_pages("## `streameval admin`\n" + "".join(commands))
+    assert [page.splitlines()[0] for page in pages] == [
+        "# `streameval admin`",
+        "# `streameval admin`, page 2",
+    ]
+    assert "".join(pages).count("text") == 297
+    assert all(page.count("\n## ") == many for page, many in zip(pages, (2, 1), strict=True))
+
+
 def test_every_public_name_of_the_library_is_named() -> None:
     """By a reference page, as an object or by its module."""
     pages = "".join(page.read_text() for page in DOCS.glob("reference-*.md"))
