@@ -19,11 +19,21 @@ from prometheus_client.openmetrics import parser as open_metrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from streameval.statistics import Place
-from streameval.v1 import admin_pb2, pair_pb2, query_pb2, stream_pb2, types_pb2, verdict_pb2
+from streameval.v1 import (
+    admin_pb2,
+    overview_pb2,
+    pair_pb2,
+    query_pb2,
+    stream_pb2,
+    types_pb2,
+    verdict_pb2,
+)
 from streameval_server import Limits, Settings, create_token
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._queries import stream_verdicts
 from streameval_server._queries.query_engine import QueryEngine
+from streameval_server._queries.stream_summaries import StreamSummaries
+from streameval_server._queries.stream_verdicts import KnownVerdict, Verdicts
 from streameval_server._web import metrics, pair_metrics, stream_metrics
 from streameval_server._web.pair_metrics import SERIES_A_PAIR, PairReadings, pair_families
 from streameval_server._web.projection_metrics import SERIES_A_PROJECTION
@@ -124,6 +134,29 @@ def test_a_scrape_waits_for_no_projection_of_a_verdict(monkeypatch: pytest.Monke
         assert not projected
         one.called(f"{QUERY}/GetVerdict", verdict_pb2.GetVerdictRequest(stream="fraud/v3"))
         assert projected == ["fraud/v3"]
+
+
+def test_a_scrape_takes_the_verdicts_that_a_list_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While they are the ones of now, as after a start; else it finds them for itself."""
+    changed = verdict_pb2.Verdict(quality=verdict_pb2.VERDICT_QUALITY_STEADY).SerializeToString()
+    with site() as one:
+        for name in ("fraud/v3", "fraud/v4"):
+            fill(one, name, seed=1)
+        ends = time.monotonic() + 20
+        listed = overview_pb2.ListStreamSummariesRequest(last=Duration(seconds=86_400))
+        while True:
+            found = one.called(f"{QUERY}/ListStreamSummaries", listed)
+            if not any(each.outdated for each in found.summaries):
+                break
+            assert time.monotonic() < ends
+        monkeypatch.setattr(StreamSummaries, "step", lambda _summaries: 3_600.0)
+        monkeypatch.setattr(
+            Verdicts, "of", lambda *_, **__: KnownVerdict((), changed, 0, 1 << 62, 1 << 62)
+        )
+        one.show("fraud/v4", "+-")
+        series = scraped(one)
+        for name, quality in (("fraud/v3", "immature"), ("fraud/v4", "steady")):
+            assert at(series, "verdict", stream=name, quality=quality) == 1
 
 
 def test_rates_at_the_declared_threshold() -> None:

@@ -134,12 +134,16 @@ class StreamSummaries:
 
     # -- verdicts
 
-    def verdicts(self) -> list[SummaryEntry]:
-        """Return the streams that have a verdict, with the newest one. O(streams)."""
+    def verdicts(self, *, is_current: bool = False) -> list[SummaryEntry]:
+        """Return the streams that have a verdict, with the newest one. O(streams).
+
+        With `is_current` only streams whose verdict, but for a projection, is the one of now.
+        """
         with self._lock:
             table = self._open(WARM_SPAN)
         table.scan()
-        return [each for each in table.entries if each.quality]
+        left_out = table.outdated if is_current else frozenset()
+        return [each for each in table.entries if each.quality and each.name not in left_out]
 
     # -- rankings
 
