@@ -15,11 +15,13 @@ import typer.core
 
 from streameval._common.redaction import redact_tokens
 from streameval.cli._connection import (
+    OPTIONS,
     CalledCommand,
     ConnectionOptions,
     current_arguments,
     current_command,
     current_connection,
+    option_name,
 )
 
 if TYPE_CHECKING:
@@ -92,7 +94,11 @@ class _Command(typer.core.TyperCommand):
         ]
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command, which its errors name."""
+        """Run the command, which its errors name, unless it would ignore options before it."""
+        given = [name for name in OPTIONS if getattr(current_connection.get(), name) is not None]
+        if given and given[0] not in ctx.params:
+            option = option_name(given[0])
+            raise _UsageError(f"{ctx.command_path} asks no server: leave out {option}", ctx)
         current_command.set(CalledCommand(tuple(ctx.command_path.split()[1:]), ctx.params))
         return super().invoke(ctx)
 
@@ -159,8 +165,11 @@ def _redacted_errors() -> Iterator[None]:
     try:
         yield
     except _UsageError as error:
-        hint = "" if _is_of_option(error) else _server_as_option()
-        error.message = redact_tokens(error.message + hint)
+        is_of_argument = error.ctx is not None and not _is_of_option(error)
+        hint = _address_as_option(error.ctx) if is_of_argument else ""
+        if not error.message.endswith(hint):  # else it comes from an inner group
+            error.message += hint
+        error.message = redact_tokens(error.message)
         raise
 
 
@@ -170,14 +179,20 @@ def _is_of_option(error: Any) -> bool:
     return hasattr(error, "option_name") or getattr(parameter, "param_type_name", "") == "option"
 
 
-def _server_as_option() -> str:
+def _address_as_option(ctx: Any) -> str:
     """Return the command line with an address that stands alone as an option; empty without one."""
+    options = [option for each in ctx.command.params for option in each.opts]
+    option = "--server"
+    if isinstance(ctx.command, _Command) and option not in options:
+        option = "--listen"
+        if option not in options:
+            return ""
     words = list(current_arguments.get())
     for place, word in enumerate(words):
         is_value = place > 0 and words[place - 1].startswith("-")
         if _ADDRESS.fullmatch(word) and not is_value:
-            rest = [*words[:place], *words[place + 1 :], "--server", word]
-            return f" The server is an option; run: {shlex.join(['streameval', *rest])}"
+            rest = [*words[:place], *words[place + 1 :], option, word]
+            return f" The address is an option; run: {shlex.join(['streameval', *rest])}"
     return ""
 
 

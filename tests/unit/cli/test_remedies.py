@@ -152,6 +152,9 @@ MISUSE = {
         ("{S} marks delete {S} s 9", "run: streameval marks list s {S}"),
         ("{S} push s {d}/text.csv", "run: streameval {S} push s {d}/text.csv --rejects"),
         ("{grpc} streams list --json", "run: streameval streams list --json --server {grpc}"),
+        ("{S} evaluate {d}/good.csv", "streameval evaluate asks no server: leave out --server"),
+        ("--tls serve --print-config", "streameval serve asks no server: leave out --tls"),
+        ("serve {grpc}", "run: streameval serve --listen {grpc}"),
     ],
     "server": [
         ("query s --server 127.0.0.1:1", "run: streameval serve --listen 127.0.0.1:1"),
@@ -206,6 +209,11 @@ def test_the_message_says_what_to_do(places: dict[str, object], line: str, remed
 
 def test_an_option_that_there_is_not_makes_no_server_of_a_stream() -> None:
     """Only an argument that is one too many may be an address."""
-    for line in ("query fraud:3 --windw 1h", "query fraud:3 --window", "query fraud:3 --limit x"):
+    for line in (
+        *("query fraud:3 --windw 1h", "query fraud:3 --window", "top fraud:3 --limit x"),
+        "evaluate fraud:3",
+    ):
         code, _, errors = outcome(*line.split())
         assert (code, "--server" in errors) == (2, False), errors
+    _, _, errors = outcome("streams", "eval:1", "list")
+    assert errors.count("streameval streams list --server eval:1") == 1
