@@ -70,6 +70,15 @@ def visible(sent: httpx.Response) -> dict[str, str]:
     return {"selection.minRevision": sent.json()["revision"]}
 
 
+def test_a_counter_is_one_series(process: Process) -> None:
+    """Without the second one of when it was made."""
+    with httpx.Client(base_url=process.http, timeout=20) as http:
+        http.get("/v1/streams").raise_for_status()
+        series = http.get("/metrics").text
+    assert "streameval_http_requests_total{" in series
+    assert "_created" not in series
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_http_and_grpc_in_order(process: Process, number: int) -> None:
     """Watches end, acked rows are in a checkpoint, the exit code is 0 and stderr is empty."""

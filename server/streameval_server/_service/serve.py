@@ -10,6 +10,8 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
+from prometheus_client import disable_created_metrics
+
 from streameval import StreamEvalError, __version__
 from streameval.checks import slow_sort_features
 from streameval_server._log import failpoints
@@ -123,6 +125,7 @@ def _prepare(settings: Settings) -> None:
         )
     _log.info("starting", extra={"fields": started})
     _arm_failpoints()
+    disable_created_metrics()  # type: ignore[no-untyped-call]  # one series for a counter
     limit_arenas()
     shorten_switch_interval()
     _raise_file_limit()
