@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from urllib.parse import urlsplit
 
 from streameval._common.errors import InvalidInputError
 
@@ -12,6 +11,8 @@ DEFAULT_PORT = 50051
 
 _GRPC_SCHEMES = re.compile(r"(unix|unix-abstract|dns|ipv4|ipv6|vsock|xds):")
 """What begins a target of gRPC that is no host and port alone."""
+
+_HOST_AND_PORT = re.compile(r"([\w.-]+|\[[0-9A-Fa-f:.]+(?:%[\w.-]+)?\])(?::([0-9]{0,5}))?")
 
 _URL_SCHEMES = {"http": False, "grpc": False, "https": True, "grpcs": True}
 """The beginnings of URLs that mean a server, and whether they ask for TLS."""
@@ -52,18 +53,14 @@ def read_address(text: str, source: str) -> tuple[str, bool]:
     is_more = target != location and not is_url
     if target.count(":") > 1 and not target.startswith("["):
         target = f"[{target}]"  # an IPv6 address without a port
-    try:
-        parts = urlsplit(f"//{target}")
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host, port = None, None
-    if not host or port == 0 or re.search(r"[\s@]", target) or is_more:
+    found = _HOST_AND_PORT.fullmatch(target)
+    port = int(found[2] or DEFAULT_PORT) if found is not None else 0
+    if found is None or not 0 < port < 1 << 16 or is_more:
         given = f"{source} " if source.startswith("--") else ""
         example = f"for instance {given}127.0.0.1:{DEFAULT_PORT}"
         message = f"{source} must be HOST:PORT, got {text!r:.80}: {example}"
         raise InvalidInputError(message, field="address")
-    shown = f"[{host}]" if ":" in host else host
-    return f"{shown}:{port or DEFAULT_PORT}", bool(is_url) and _URL_SCHEMES[scheme.lower()]
+    return f"{found[1].lower()}:{port}", bool(is_url) and _URL_SCHEMES[scheme.lower()]
 
 
 def is_local(address: str) -> bool:

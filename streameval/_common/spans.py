@@ -96,4 +96,4 @@ def format_span(span: timedelta) -> str:
     for unit, unit_s in _UNITS_S.items():
         if seconds >= unit_s and unit != "w" and not seconds % unit_s:
             return f"{seconds / unit_s:.0f}{unit}"
-    return f"{seconds:g}s"
+    return f"{seconds:f}".rstrip("0").rstrip(".") + "s"

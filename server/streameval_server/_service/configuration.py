@@ -345,6 +345,6 @@ def _toml(value: object) -> str:
     if isinstance(value, (bool, int, float)):
         return str(value).lower()
     if isinstance(value, timedelta):
-        value = f"{value.total_seconds()}s"
+        value = f"{value.total_seconds():f}".rstrip("0").rstrip(".") + "s"
     # JSON's strings are TOML's, except that TOML requires U+007F escaped.
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")

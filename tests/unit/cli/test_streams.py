@@ -172,7 +172,7 @@ def test_refusals_are_one_line(address: str, arguments: tuple[str, ...], said: s
     assert errors.count("\n") == 1
 
 
-@pytest.mark.parametrize("text", ["10s", "90m", "36h", "14d", "1y", "10y", "1.5s"])
+@pytest.mark.parametrize("text", ["10s", "90m", "36h", "14d", "1y", "10y", "1.5s", "0.00005s"])
 def test_spans_are_read_and_written_alike(text: str) -> None:
     """What is printed can be given back."""
     assert format_span(parse_span(text)) == text

@@ -359,10 +359,12 @@ def test_every_setting_can_be_set() -> None:
 
 def test_a_span_may_be_a_timedelta() -> None:
     """In a program; what is printed is a text that says the same."""
-    settings = Settings(stop_grace=timedelta(milliseconds=1_500), metrics_window="24h")
-    assert (settings.stop_grace_s, settings.metrics_window_s) == (1.5, 86_400)
-    text = str(Configuration(settings, configure({}, environment={}).sources))
-    assert tomllib.loads(text)["stop_grace"] == "1.5s"
+    for span, text in ((1_500_000, "1.5s"), (1, "0.000001s"), (3_600_000_000, "3600s")):
+        settings = Settings(stop_grace=timedelta(microseconds=span), metrics_window="24h")
+        assert (settings.stop_grace_s, settings.metrics_window_s) == (span / 1e6, 86_400)
+        printed = str(Configuration(settings, configure({}, environment={}).sources))
+        assert tomllib.loads(printed)["stop_grace"] == text
+        assert Settings(stop_grace=text).stop_grace_s == settings.stop_grace_s
     with pytest.raises(SettingsError, match="stop_grace must be a timedelta, got 5"):
         Settings(stop_grace=5)  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match=r"limits.max_query '30': use a span"):
