@@ -6,7 +6,6 @@ longer to import than ``health`` and ``--version`` take to run.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +13,6 @@ import typer
 
 from streameval import __version__
 from streameval._common.errors import StreamEvalError
-from streameval._common.variables import check_variables
 from streameval.cli._admin import admin
 from streameval.cli._alarms import alarms
 from streameval.cli._commands import Commands
@@ -451,4 +449,3 @@ def _global_options(
     ] = False,
 ) -> None:
     """Live, exact evaluation of binary scorers."""
-    check_variables(os.environ)

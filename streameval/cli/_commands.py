@@ -5,6 +5,7 @@ Help is plain text: names and the kinds of their values are whole on any termina
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ import typer
 import typer.core
 
 from streameval._common.redaction import redact_tokens
+from streameval._common.variables import check_variables
 from streameval.cli._connection import (
     OPTIONS,
     CalledCommand,
@@ -23,6 +25,7 @@ from streameval.cli._connection import (
     current_connection,
     option_name,
 )
+from streameval.cli._errors import one_line_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -99,6 +102,8 @@ class _Command(typer.core.TyperCommand):
         if given and given[0] not in ctx.params:
             option = option_name(given[0])
             raise _UsageError(f"{ctx.command_path} asks no server: leave out {option}", ctx)
+        with one_line_errors():
+            check_variables(os.environ)
         current_command.set(CalledCommand(tuple(ctx.command_path.split()[1:]), ctx.params))
         return super().invoke(ctx)
 

@@ -91,6 +91,8 @@ def test_every_command_refuses_it(arguments: tuple[str, ...]) -> None:
         command, env=environment, check=False, capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stdout) == (2, "")
+    asked = subprocess.run([*command, "--help"], env=environment, check=False, capture_output=True)
+    assert (asked.returncode, asked.stdout[:6]) == (0, b"Usage:")
     assert done.stderr == (
         "streameval: STREAMEVAL_SERVR is no variable of streameval: did you mean "
         "STREAMEVAL_SERVER? To go on without it, run: unset STREAMEVAL_SERVR\n"
