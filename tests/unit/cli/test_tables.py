@@ -44,7 +44,7 @@ def test_a_table_is_refused_from_everywhere(tmp_path: Path, name: str) -> None:
     for path in (table, tmp_path, *files, *(file.parent for file in files)):
         line = refusal(run("evaluate", path))
         assert f"makes it a table of {name.partition(',')[0]}" in line
-        install, command = line.partition("give that: ")[2].split(" && ")
+        install, command = line.partition("; run: ")[2].split(" && ")
         python, option, script, source, target = shlex.split(command)
         assert (python, option, install.split()[:2]) == ("python", "-c", ["pip", "install"])
         compile(script, "remedy", "exec")

@@ -213,7 +213,9 @@ def test_a_table_once() -> None:
         code, _, errors = once("--server", address, "--order", "accuracy")
         assert code == 2
         assert re.fullmatch(
-            "streameval: order_by must be one of alarms, .*, got 'accuracy'\n", errors
+            "streameval: order_by must be one of alarms, .*, got 'accuracy'; "
+            "run: streameval top --help\n",
+            errors,
         )
     code, _, errors = once("--server", address)
     assert (code, errors.count("\n")) == (2, 1)

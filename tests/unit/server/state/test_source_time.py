@@ -85,7 +85,7 @@ def state(core: ServerCore) -> dict[str, bytes]:
 def take_evidence(parts: dict[str, bytes]) -> bytes:
     """Take the evidence out of the parts, and return it."""
     data = parts["verdict/0/s"]
-    begins = 4 + struct.unpack_from("<I", data)[0]
+    begins = 8 + sum(struct.unpack_from("<II", data))
     parts["verdict/0/s"] = data[:begins]
     return data[begins:]
 
