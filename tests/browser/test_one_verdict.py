@@ -127,7 +127,7 @@ def test_every_place_says_the_same(
         each["stream"]: each
         for each in asked(told, "streams:summaries", tokens["all"])["summaries"]
     }
-    wide = CommandRunner(env={"COLUMNS": "200"})
+    wide = CommandRunner(env={"COLUMNS": "300"})  # names are whole
     tables = [
         {
             line.split()[0]: line

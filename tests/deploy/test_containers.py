@@ -297,10 +297,10 @@ def test_the_time_to_stop_is_one_number():
     assert said == {calls_s}
     assert f"| `stop_grace` | `{Settings().stop_grace}` |" in pages["server"]
     process_s = re.fullmatch(r"(\d+)s", SERVICES["server"]["stop_grace_period"])[1]
-    manifest = (ROOT / "deploy" / "kubernetes" / "statefulset.yaml").read_text()
-    for text in (pages["kubernetes"], manifest):
+    values = (ROOT / "deploy" / "helm" / "values.yaml").read_text()
+    for text in (pages["kubernetes"], values):
         assert set(re.findall(r"terminationGracePeriodSeconds: (\d+)", text)) == {process_s}
-    assert f"give a container {process_s} s" in pages["containers"]
+    assert f"Give a container {process_s} s" in pages["containers"]
     assert int(process_s) > float(calls_s)
 
 

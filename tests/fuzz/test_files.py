@@ -373,4 +373,7 @@ def test_a_refusal_in_a_large_file_is_not_an_abort(tmp_path):
     command = [sys.executable, "-c", "from streameval.cli import main; main()", "evaluate"]
     done = subprocess.run([*command, str(path)], check=False, capture_output=True, text=True)
     assert done.returncode == 2, done
-    assert done.stderr == f"streameval: {path}: row 1: score must be finite, got nan\n"
+    assert done.stderr == (
+        f"streameval: {path}: row 1: score must be finite, got nan: "
+        "leave such rows out, or replace the value\n"
+    )
