@@ -78,12 +78,11 @@ _STATE_CHECK_INTERVAL_S = 300.0
 """Between two checks, each of one stream, that its state in memory is what the log gives."""
 
 _TOKENS_REFRESH_S = 1.0
+"""Interval at which the tokens file is checked for changes, and open streams for their tokens."""
 
 _CALL_VERDICTS_S, _CALL_AGAIN_S = 2.0, 30.0
 """Between two looks for verdicts of another quality, and after one that failed."""
 _CALLED_AT_ONCE = 100
-
-"""Interval at which the tokens file is checked for changes, and open streams for their tokens."""
 
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -272,6 +271,8 @@ class Server:
                         partial(UnaryCall.change_verdict, name=name, change=change)
                     )
             except RequestError as error:  # it was deleted meanwhile, or the disk is full
+                if error.reason == "SERVER_STOPPING":  # the next server writes it
+                    return
                 _log.warning("a changed verdict could not be recorded yet: %s", error)
                 pause_s = _CALL_AGAIN_S
             except Exception:  # noqa: BLE001 - without this task no change is recorded any more

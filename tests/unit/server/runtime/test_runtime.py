@@ -28,11 +28,13 @@ from streameval.v1 import (
 from streameval_server import Limits, Server, ServerFailedError, Settings
 from streameval_server._core.committer import StepResult
 from streameval_server._core.engine import Engine
+from streameval_server._grpc import server as grpc_server
 from streameval_server._grpc.answered_stream import MAX_UNREAD_REQUESTS, AnsweredStream
 from streameval_server._ingest.session import IngestSession
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.errors import StorageError
 from streameval_server._model.threads import Doorbell
+from streameval_server._model.verdict_change import VerdictChange
 from streameval_server._queries.stream_summaries import StreamSummaries
 from streameval_server._runtime import runtime
 from streameval_server._runtime.runtime import Runtime
@@ -356,6 +358,23 @@ def test_a_stop_does_not_wait_for_health_watches() -> None:
                 await anext(watch)
 
     asyncio.run(scenario())
+
+
+def test_a_verdict_that_a_stop_overtakes_is_no_warning(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next server writes it; its task ends instead of asking again."""
+    changed = [("a", VerdictChange(called="worse"))]
+
+    async def scenario() -> None:
+        async with running(Settings(listen="127.0.0.1:0", memory=True)) as (server, _):
+            await server.begin_stop()
+            monkeypatch.setattr(Runtime, "uncalled_verdicts", lambda *_: changed)
+            monkeypatch.setattr(grpc_server, "_CALL_VERDICTS_S", 0)
+            await asyncio.wait_for(server._call_verdicts(), 20)
+
+    asyncio.run(scenario())
+    assert not caplog.records
 
 
 class DeafContext:
