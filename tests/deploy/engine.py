@@ -173,6 +173,7 @@ class Stack:
 
     def __init__(self, engine: Engine, project: str, free_port: Callable[[], int]) -> None:
         self.engine, self.project = engine, project
+        self.folder = ROOT  # where the compose file is
         self.ports = {
             int(port.split(":")[-1]): free_port()
             for service in COMPOSE["services"].values()
@@ -202,7 +203,7 @@ class Stack:
         """Run podman-compose as the pages run docker compose; return what it prints."""
         files = ("-f", "docker-compose.yml", "-f", self._override)
         command = (sys.executable, "-m", "podman_compose", "-p", self.project, *files)
-        return self.engine.run(*command, *arguments, check=check, cwd=ROOT).stdout
+        return self.engine.run(*command, *arguments, check=check, cwd=self.folder).stdout
 
     def container(self, service: str) -> str:
         """Return a container's name."""

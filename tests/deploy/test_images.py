@@ -235,6 +235,7 @@ def test_a_kill_loses_nothing(stack):
         os.kill(killed, signal.SIGKILL)
         until(lambda: stack.process() not in {0, killed}, "a new process")
         rest.join()
+    until(stack.healthy, "health")  # all may have been acknowledged before
     assert num_cases(stack, "shop/killed") == (3 + BATCHES) * ROWS
 
 
@@ -286,6 +287,7 @@ def test_an_upgrade_from_the_last_release(engine, free_port, tmp_path):
     print("the last release:", unpack_release(tmp_path))
     engine.build(LAST_IMAGE, tmp_path)
     stack = Stack(engine, "upgrade", free_port)
+    stack.folder = tmp_path  # its compose file has the commands that it knows
     stack.change({name: {"image": LAST_IMAGE} for name in ("setup", "server")})
     stack.compose("run", "--rm", "-T", "--no-deps", "setup")
     stack.start()
@@ -295,6 +297,7 @@ def test_an_upgrade_from_the_last_release(engine, free_port, tmp_path):
         before = row_of(stack, "shop/upgraded")
         stack.engine.podman("kill", stack.container("server"))
         stack.down()
+        stack.folder = ROOT
         stack.change({})
         stack.compose("run", "--rm", "-T", "--no-deps", "setup")
         stack.start()
