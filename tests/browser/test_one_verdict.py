@@ -116,6 +116,18 @@ def asked(served: Served, path: str, token: str) -> dict:
     return found
 
 
+def table_of(served: Served, words: list[str]) -> dict[str, str]:
+    """Return the lines of a command by stream, once its window of all streams is computed."""
+    wide = CommandRunner(env={"COLUMNS": "300"})  # names are whole
+    ends = time.monotonic() + WAIT_S
+    while True:
+        printed = wide.invoke(app, [*words, "--server", served.grpc]).stdout
+        table = {line.split()[0]: line for line in printed.splitlines() if line}
+        if table.keys() >= STATES.keys():
+            return table
+        assert time.monotonic() < ends, printed
+
+
 def test_every_place_says_the_same(
     told: Served, tokens: dict[str, str], page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,14 +139,7 @@ def test_every_place_says_the_same(
         each["stream"]: each
         for each in asked(told, "streams:summaries", tokens["all"])["summaries"]
     }
-    wide = CommandRunner(env={"COLUMNS": "300"})  # names are whole
-    tables = [
-        {
-            line.split()[0]: line
-            for line in wide.invoke(app, [*words, "--server", told.grpc]).stdout.splitlines()
-        }
-        for words in (["top"], ["streams", "list"])
-    ]
+    tables = [table_of(told, words) for words in (["top"], ["streams", "list"])]
     for name, (quality, flow, shown) in STATES.items():
         known = verdicts[name]
         assert (known.quality, known.flow) == (quality, flow)

@@ -65,7 +65,9 @@ def test_status(tmp_path: Path) -> None:
         code, printed, _ = run("status", "--server", address)
         assert code == 0
         lines = dict(
-            re.split(r"\s{2,}", line.rstrip(), maxsplit=1) for line in printed.splitlines()
+            re.split(r"\s{2,}", line.rstrip(), maxsplit=1)
+            for line in printed.splitlines()
+            if not line.startswith("! ")  # a warning: of a slow disk, on a busy machine
         )
         assert lines[address] == "serving"
         assert lines["durable revision"] == f"{revision} (acknowledged)"
